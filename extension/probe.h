@@ -1,0 +1,292 @@
+/*
+ * probe.h
+ *		The border between the C shim and the Go library.
+ *
+ * Only fixed-width numbers cross it: no server header is included here, so one
+ * Go source serves every server version.  Buffers belong to the caller (Go),
+ * are never kept by C after a call has returned, and contain no pointers.
+ * Every function returns a PlhResult; the text behind PLH_ERROR is fetched
+ * with last_error.  All functions may be called on the worker's main thread
+ * only, and none lets a server error pass into Go.
+ *
+ * Wall-clock times are microseconds since 2000-01-01 00:00 UTC, the server's
+ * own form; 0 means "not known".  Times named _ns are CLOCK_MONOTONIC.
+ *
+ * The Go side mirrors these structs in gosrc/snapshot; gosrc/probe refuses to
+ * compile when sizes or offsets differ.
+ */
+#ifndef PLH_PROBE_H
+#define PLH_PROBE_H
+
+#include <stdint.h>
+
+/* Both libraries must agree on this number, or the worker refuses to run. */
+#define PLH_INTERFACE_VERSION 1
+
+typedef enum PlhResult
+{
+	PLH_OK = 0,
+	PLH_ERROR = -1,				/* a server error was caught, see last_error */
+	PLH_BUSY = -2,				/* a lock was not free and we do not wait */
+	PLH_TOO_SMALL = -3			/* the caller's buffer cannot hold the answer */
+} PlhResult;
+
+/* ---- one sweep over the processes: who waits for a heavyweight lock ---- */
+
+typedef enum PlhWaitStatus
+{
+	PLH_WAITING = 0,
+	PLH_ENDED_GRANTED = 1,		/* waits no more, the lock was granted */
+	PLH_ENDED_FAILED = 2,		/* waits no more, the lock was not granted */
+	PLH_ENDED_UNKNOWN = 3		/* the process is gone or waits again already */
+} PlhWaitStatus;
+
+typedef struct PlhWait
+{
+	uint64_t	lock;			/* address of the lock: an identity, nothing more */
+	int64_t		wait_start;		/* the server's own, 0 = not yet published */
+	int32_t		slot;			/* number of the PGPROC */
+	int32_t		pid;
+	int32_t		status;			/* PlhWaitStatus */
+	uint32_t	wait_event_info;
+} PlhWait;
+
+/* Why the wait probe came back; several may be set. */
+#define PLH_WAKE_CHANGED	0x01	/* a heavyweight waiter came, changed or went */
+#define PLH_WAKE_DEADLINE	0x02	/* the caller's deadline has come */
+#define PLH_WAKE_STOP		0x04	/* SIGTERM, or the postmaster is gone */
+#define PLH_WAKE_RELOAD		0x08	/* the configuration files were read again */
+#define PLH_WAKE_FLUSH		0x10	/* a session asked for flush() */
+#define PLH_WAKE_NOTIFY		0x20	/* wake_fd was written by a goroutine */
+#define PLH_WAKE_STOPPING	0x40	/* postmaster.pid says the server is stopping */
+#define PLH_WAKE_POKED		0x80	/* the extension was created in this server */
+
+/*
+ * Histogram of nanoseconds: bucket i counts values v with i = 4*log2(v) in
+ * quarter steps, i.e. four buckets an octave; the last one takes the rest.
+ * Bucket 4*k + q holds 2^k * (1 + q/4) <= v < 2^k * (1 + (q+1)/4).
+ */
+#define PLH_HIST_BUCKETS 160
+
+typedef struct PlhWake
+{
+	int64_t		now;			/* wall clock of the last sweep */
+	int64_t		now_ns;			/* monotonic clock of the last sweep */
+	int64_t		gap_began;		/* wall clock: longest hole between two sweeps */
+	int64_t		gap_ended;		/* of this call, 0 when none was over 1 s and 3 periods */
+	uint64_t	flush_request;	/* highest flush() ticket seen */
+	uint32_t	reasons;		/* PLH_WAKE_* */
+	uint32_t	n_found;		/* rows in found: waiters, and known ones that ended */
+	uint32_t	n_waiting;		/* of these, still waiting */
+	uint32_t	n_lost;			/* rows that found had no room for */
+	uint32_t	n_processes;	/* processes alive at the last sweep */
+	uint32_t	ticks_done;		/* ticks since the previous return */
+	uint32_t	ticks_late;		/* of these, late by over half a period */
+	uint32_t	ticks_missed;	/* due, but overtaken by the next one */
+	uint32_t	last_sweep_ns;	/* the sweep this answer comes from; not in sweep_hist */
+	uint32_t	last_was_tick;	/* 1 when that sweep was a due tick, not an extra one */
+	uint32_t	sweep_hist[PLH_HIST_BUCKETS];	/* the quiet sweeps before it */
+} PlhWake;
+
+/* ---- the heavyweight wait graph ---- */
+
+#define PLH_LOCK_TRUNCATED	0x01	/* holders or queue did not fit */
+#define PLH_LOCK_APART		0x02	/* taken at another moment than its neighbours */
+
+typedef struct PlhLock
+{
+	uint64_t	lock;			/* same identity as in PlhWait */
+	uint32_t	field1;			/* LOCKTAG as it is */
+	uint32_t	field2;
+	uint32_t	field3;
+	uint16_t	field4;
+	uint8_t		type;
+	uint8_t		method;
+	uint32_t	first_holder;	/* range in holders */
+	uint32_t	n_holders;
+	uint32_t	first_queued;	/* range in queue, in queue order */
+	uint32_t	n_queued;
+	uint32_t	total_granted;	/* the server's own count of granted requests */
+	uint32_t	flags;			/* PLH_LOCK_* */
+} PlhLock;
+
+#define PLH_HOLDER_PREPARED	0x01	/* a prepared transaction: no process, pid 0 */
+
+typedef struct PlhHolder
+{
+	int32_t		slot;
+	int32_t		pid;			/* 0 for a prepared transaction */
+	int32_t		leader_slot;	/* of its lock group, itself when alone */
+	int32_t		leader_pid;
+	uint32_t	hold_mask;		/* bit (1 << mode) for each mode held */
+	uint32_t	xid;			/* prepared transactions only */
+	uint32_t	database;		/* prepared transactions only */
+	uint32_t	role;			/* prepared transactions only */
+	uint32_t	flags;			/* PLH_HOLDER_* */
+	uint32_t	unused;
+} PlhHolder;
+
+typedef struct PlhQueued
+{
+	int64_t		wait_start;
+	int32_t		slot;
+	int32_t		pid;
+	int32_t		leader_slot;
+	int32_t		leader_pid;
+	int32_t		mode;
+	uint32_t	unused;
+} PlhQueued;
+
+#define PLH_WALK_INSIST		0x01	/* in: wait for a busy partition */
+#define PLH_WALK_APART		0x01	/* out: not one moment (over 4 partitions) */
+#define PLH_WALK_OVERFLOW	0x02	/* out: a buffer was too small */
+
+typedef struct PlhWalk
+{
+	int64_t		taken_at;		/* wall clock */
+	uint32_t	request;		/* in: PLH_WALK_INSIST */
+	uint32_t	flags;			/* out */
+	uint32_t	n_locks;
+	uint32_t	n_holders;
+	uint32_t	n_queued;
+	uint32_t	n_moved;		/* waiters whose lock went away before we got there */
+	uint32_t	partitions_taken;
+	uint32_t	partitions_busy;
+	uint32_t	walk_ns;
+	uint32_t	unused;
+	uint32_t	hold_hist[PLH_HIST_BUCKETS];	/* time each partition was held */
+} PlhWalk;
+
+/* ---- who the participants are ---- */
+
+typedef enum PlhSessionStatus
+{
+	PLH_SESSION_FOUND = 1,
+	PLH_SESSION_GONE = 2,		/* no such process any more */
+	PLH_SESSION_TORN = 3		/* changed under every try; ask again */
+} PlhSessionStatus;
+
+typedef enum PlhState
+{
+	PLH_STATE_UNKNOWN = 0,
+	PLH_STATE_IDLE = 1,
+	PLH_STATE_ACTIVE = 2,
+	PLH_STATE_IDLE_IN_TRANSACTION = 3,
+	PLH_STATE_FASTPATH = 4,
+	PLH_STATE_IDLE_IN_TRANSACTION_ABORTED = 5,
+	PLH_STATE_DISABLED = 6,
+	PLH_STATE_STARTING = 7
+} PlhState;
+
+#define PLH_SESSION_TO_PREVENT_WRAPAROUND 0x01	/* autovacuum that must not yield */
+
+typedef struct PlhSession
+{
+	int64_t		backend_start;
+	int64_t		xact_start;		/* 0 outside a transaction */
+	int64_t		query_start;
+	int64_t		state_change;
+	int64_t		query_id;		/* 0 = none */
+	int32_t		slot;			/* in */
+	int32_t		pid;			/* in */
+	int32_t		status;			/* PlhSessionStatus */
+	int32_t		state;			/* PlhState */
+	int32_t		leader_pid;		/* lock group leader, 0 when alone */
+	uint32_t	database;
+	uint32_t	role;
+	uint32_t	flags;			/* PLH_SESSION_* */
+	uint32_t	text_offset;	/* of the query text in the text buffer */
+	uint32_t	text_length;	/* bytes copied */
+	uint32_t	text_cut;		/* 1 when the text may go on */
+	uint32_t	unused;
+	char		backend_type[64];	/* as in pg_stat_activity, NUL-terminated */
+	char		application_name[64];
+	char		client_addr[64];	/* numeric; empty for a socket or none */
+} PlhSession;
+
+/* ---- what the worker tells sessions through shared memory ---- */
+
+typedef enum PlhLevel
+{
+	PLH_LOG_DEBUG = 0,
+	PLH_LOG_INFO = 1,			/* the server's LOG */
+	PLH_LOG_WARNING = 2
+} PlhLevel;
+
+typedef struct PlhStatus
+{
+	int64_t		last_flush;		/* history is complete up to then */
+	int64_t		recording_since;	/* 0 when not recording */
+	uint64_t	errors;
+	uint64_t	rows_written;
+	uint64_t	rows_merged;
+	uint64_t	rows_dropped;
+	uint64_t	queue_bytes;
+	char		state[32];		/* one word or two: running, disabled, ... */
+	char		last_error[512];	/* empty when none since the last success */
+	int64_t		last_error_at;
+	char		hint[512];		/* what to do about the state, may be empty */
+} PlhStatus;
+
+/*
+ * The table that C hands to Go.  self is passed back as it is.  wake_fd is an
+ * eventfd: any thread may write 8 bytes to it to make wait() come back.
+ */
+typedef struct PlhProbes
+{
+	uint32_t	interface_version;
+	int32_t		wake_fd;
+	uint32_t	max_processes;	/* slots there are; no sweep finds more */
+	uint32_t	unused;
+
+	/*
+	 * Sleeps and sweeps with the given period until one of PLH_WAKE_* holds.
+	 * known: the waiters of the previous answer, in slot order.  found has
+	 * room for 2 * max_processes rows at most; rows come in slot order, an
+	 * ended wait before a new one of the same process.  period_ns 0 means
+	 * that no ticks are wanted (disabled).  deadline_ns is CLOCK_MONOTONIC.
+	 */
+	int32_t		(*wait) (int64_t period_ns, int64_t deadline_ns,
+						 const PlhWait *known, uint32_t n_known,
+						 PlhWait *found, uint32_t found_room, PlhWake *wake);
+
+	/* Copies the locks that the given processes wait for. */
+	int32_t		(*locks) (const PlhWait *waits, uint32_t n_waits,
+						  PlhLock *locks, uint32_t locks_room,
+						  PlhHolder *holders, uint32_t holders_room,
+						  PlhQueued *queue, uint32_t queue_room,
+						  PlhWalk *walk);
+
+	/* Fills in the given sessions; at most text_each bytes of text for each. */
+	int32_t		(*sessions) (PlhSession *sessions, uint32_t n_sessions,
+							 char *text, uint32_t text_room, uint32_t text_each);
+
+	/* conflict[mode] is the mask of modes that conflict with mode 1..8. */
+	int32_t		(*conflicts) (uint32_t *conflict, uint32_t room);
+
+	/* Settings and facts about the server as one JSON object; *length is what it needs. */
+	int32_t		(*settings) (char *json, uint32_t room, uint32_t *length);
+
+	/* Writes one message to the server log; detail and hint may be empty. */
+	int32_t		(*log) (int32_t level, const char *message, uint32_t message_length,
+						const char *detail, uint32_t detail_length,
+						const char *hint, uint32_t hint_length);
+
+	int32_t		(*publish) (const PlhStatus *status);
+
+	/* Wakes the sessions whose flush() ticket is not above this one. */
+	int32_t		(*flushed) (uint64_t ticket);
+
+	/* Text of the last PLH_ERROR; returns its length. */
+	int32_t		(*last_error) (char *text, uint32_t room);
+} PlhProbes;
+
+/*
+ * What the Go library exports.  plh_interface_version() is asked first;
+ * plh_run() returns when the worker has to stop: 0 when all is written, 1
+ * when the Go side gave up (its last message is in the log).
+ */
+typedef uint32_t (*PlhInterfaceVersionFunction) (void);
+typedef int32_t (*PlhRunFunction) (PlhProbes *probes);
+
+#endif							/* PLH_PROBE_H */

@@ -1,0 +1,3 @@
+module pg_lock_history
+
+go 1.26

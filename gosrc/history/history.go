@@ -1,0 +1,165 @@
+package history
+
+import (
+	"time"
+
+	"pg_lock_history/gosrc/lockmgr"
+	"pg_lock_history/gosrc/snapshot"
+)
+
+// EdgeKind tells how one process is in another's way.
+type EdgeKind int16
+
+// The numbers are stored.
+const (
+	Hard EdgeKind = 1 // holds a conflicting mode
+	Soft EdgeKind = 2 // stands nearest ahead in the queue with a conflicting request
+	Root EdgeKind = 3 // at the end of the chain: blocks and does not wait
+)
+
+// MaxListed bounds the blockers listed with one episode; the true numbers
+// stand beside them. Raising it costs rows of about 40 bytes an entry.
+const MaxListed = 20
+
+// Edge is one blocker of one wait, from when to when.
+type Edge struct {
+	Kind    EdgeKind
+	Modes   uint32 // bits (1 << mode): held (hard), asked for (soft), 0 (root)
+	From    snapshot.Micros
+	To      snapshot.Micros // 0 while it lasts
+	Blocker *snapshot.Session
+}
+
+// Outcome is how a wait ended.
+type Outcome int16
+
+// The numbers are internal; the words of String are stored.
+const (
+	StillWaiting Outcome = iota
+	Granted
+	Failed  // known that it was not granted, not why
+	Unknown // the process went away or waited again before it was looked at
+)
+
+// String returns the word that is stored; "" while waiting.
+func (o Outcome) String() string {
+	switch o {
+	case Granted:
+		return "granted"
+	case Failed:
+		return "failed"
+	case Unknown:
+		return "unknown"
+	default:
+		return ""
+	}
+}
+
+// Episode is one wait of one process for one lock in one mode.
+type Episode struct {
+	WaitID    int64 // fixed once the episode has been written
+	Waiter    *snapshot.Session
+	Tag       lockmgr.Tag
+	Mode      lockmgr.Mode
+	Start     snapshot.Micros
+	End       snapshot.Micros // 0 while waiting
+	Outcome   Outcome
+	Samples   int64
+	QueueKey  int64 // ascending in queue order among the waiters of one lock
+	InCycle   bool  // was part of a cycle in two successive walks
+	Edges     []Edge
+	SoftPids  []int32 // conflicting requests ahead, nearest first, at most MaxListed
+	HardCount int32   // the most hard blockers at one moment
+	SoftCount int32   // the most soft blockers at one moment
+}
+
+// ShortWaitKey is what waits too short, or too many, to be kept alone are
+// merged by, within one second.
+type ShortWaitKey struct {
+	Second           snapshot.Micros // start of the second
+	Database         uint32          // of the lock, 0 when shared or none
+	LockType         uint8
+	Other            bool   // the row for keys over the cap; all else is zero
+	Relation         uint32 // 0 when none
+	Mode             lockmgr.Mode
+	QueryID          int64
+	TextHash         uint64
+	RootPid          int32
+	RootBackendStart snapshot.Micros
+}
+
+// ShortWait is the sum over the waits of one key.
+type ShortWait struct {
+	ShortWaitKey
+	Waits   int64
+	Total   time.Duration
+	Longest time.Duration
+}
+
+// GapReason says why nothing was sampled, or why facts were lost.
+type GapReason string
+
+// The words are stored.
+const (
+	GapStopped       GapReason = "stopped"        // the worker was not there
+	GapDisabled      GapReason = "disabled"       // pg_lock_history.enabled was off
+	GapLate          GapReason = "late"           // the worker did not get to run
+	GapWriterBlocked GapReason = "writer blocked" // the queue was full, oldest facts dropped
+	GapRingHeld      GapReason = "ring held"      // a reader kept the next segment
+)
+
+// Gap is a time about which the history is silent for lack of samples or space.
+type Gap struct {
+	Began  snapshot.Micros
+	Ended  snapshot.Micros
+	Reason GapReason
+	Lost   int64  // rows lost, where that is known
+	Detail string // one sentence, may be empty
+}
+
+// Health is what watching cost and missed in one minute.
+type Health struct {
+	Minute          snapshot.Micros
+	TicksDue        int64
+	TicksDone       int64
+	TicksLate       int64
+	TicksMissed     int64
+	Period          time.Duration
+	ProbeP50        time.Duration
+	ProbeP99        time.Duration
+	ProbeMax        time.Duration
+	HoldP99         time.Duration
+	HoldMax         time.Duration
+	PartitionsTaken int64
+	PartitionsBusy  int64
+	CPU             time.Duration
+	RowsWritten     int64
+	RowsMerged      int64
+	RowsDropped     int64
+	Errors          int64
+}
+
+// Batch is everything that became known between two flushes. It belongs to
+// the receiver once handed over.
+type Batch struct {
+	Number     int64           // ascending within one run, from 1
+	CompleteTo snapshot.Micros // the history is complete up to here with this batch
+	Waiting    bool            // somebody was waiting: the heartbeat must be written
+	Closed     []Episode       // ended, final
+	Open       []Episode       // still waiting, new or changed since last written
+	Short      []ShortWait
+	Gaps       []Gap
+	Health     []Health
+	Ticket     uint64 // highest flush() ticket answered by this batch, 0 for none
+}
+
+// Empty reports whether there is nothing in b that has to be written.
+func (b *Batch) Empty() bool {
+	return !b.Waiting && len(b.Closed) == 0 && len(b.Open) == 0 &&
+		len(b.Short) == 0 && len(b.Gaps) == 0 && len(b.Health) == 0
+}
+
+// Rows returns the number of rows that b becomes.
+func (b *Batch) Rows() int {
+	return len(b.Closed) + len(b.Open) + len(b.Short) + len(b.Gaps) + len(b.Health)
+}

@@ -1,0 +1,195 @@
+-- The ring: a few tables, each cut into 8 segments that are filled one after
+-- the other and truncated on coming round.  No DELETE, no UPDATE, no DDL while
+-- running; the writer copies into the leaves.
+--
+-- seg      segment of the ring (0..7); a row and the actors it names are always
+--          in the same segment
+-- node_id  the server that was watched
+-- run      life of the worker that saw it: its start, us since 2000-01-01
+
+CREATE SCHEMA lock_history;
+REVOKE ALL ON SCHEMA lock_history FROM PUBLIC;
+GRANT USAGE ON SCHEMA lock_history TO pg_monitor;
+
+CREATE TABLE lock_history.node (
+    node_id            integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    node               text NOT NULL UNIQUE,
+    system_identifier  bigint NOT NULL,
+    server_version_num integer NOT NULL,
+    first_seen         timestamptz NOT NULL
+);
+
+-- One row for each life of the worker; updated with each batch.
+CREATE TABLE lock_history.run (
+    node_id      integer NOT NULL REFERENCES lock_history.node,
+    run          bigint NOT NULL,
+    started_at   timestamptz NOT NULL,
+    heartbeat    timestamptz NOT NULL,   -- the history is complete up to then
+    batch        bigint NOT NULL,        -- number of the last batch that is in the tables
+    flush_period interval NOT NULL,
+    PRIMARY KEY (node_id, run)
+) WITH (fillfactor = 50);
+
+CREATE TABLE lock_history.ring (
+    seg       smallint PRIMARY KEY CHECK (seg BETWEEN 0 AND 7),
+    round     bigint NOT NULL DEFAULT 0, -- how often this segment has been opened
+    opened_at timestamptz,               -- first row of this round may be from then
+    closed_at timestamptz,               -- null: open, or never opened
+    is_empty  boolean NOT NULL DEFAULT true
+) WITH (fillfactor = 50);
+INSERT INTO lock_history.ring (seg) SELECT g.seg FROM pg_catalog.generate_series(0, 7) AS g(seg);
+
+-- Who: one process as it was seen at one moment.  actor_id is a hash of all it says.
+CREATE TABLE lock_history.actor (
+    seg              smallint NOT NULL,
+    node_id          integer NOT NULL,
+    actor_id         bigint NOT NULL,
+    proc_key         bigint NOT NULL,    -- the process, whatever it is doing: hash of pid and backend start, or of a prepared xid
+    seen_at          timestamptz NOT NULL,
+    pid              integer NOT NULL,   -- 0 for a prepared transaction
+    leader_pid       integer,
+    gid              text,               -- prepared transactions only
+    backend_start    timestamptz,
+    backend_type     text,
+    datid            oid,
+    datname          text,
+    usesysid         oid,
+    usename          text,
+    application_name text,
+    client_addr      inet,
+    state            text,
+    state_change     timestamptz,
+    xact_start       timestamptz,
+    query_start      timestamptz,
+    query_id         bigint,
+    query            text
+) PARTITION BY LIST (seg);
+
+-- A wait that has ended.  The edge_ arrays run in parallel: one blocker of the
+-- wait, from when to when (edge_to null: to the end).
+CREATE TABLE lock_history.episode (
+    seg           smallint NOT NULL,
+    node_id       integer NOT NULL,
+    run           bigint NOT NULL,
+    wait_id       bigint NOT NULL,
+    proc_key      bigint NOT NULL,
+    actor_id      bigint NOT NULL,       -- the waiter
+    written_at    timestamptz NOT NULL,
+    wait_start    timestamptz NOT NULL,
+    wait_end      timestamptz,
+    granted       boolean,
+    outcome       text,
+    samples       bigint NOT NULL,
+    locktype      text NOT NULL,
+    mode          text NOT NULL,
+    mode_number   smallint NOT NULL,
+    object        text,                  -- readable, as named when seen
+    database      oid,
+    datname       text,                  -- of the lock's database
+    relation      oid,
+    page          integer,
+    tuple         smallint,
+    virtualxid    text,
+    transactionid xid,
+    classid       oid,
+    objid         oid,
+    objsubid      smallint,
+    lock_key      bigint NOT NULL,       -- the lock: hash of its tag
+    queue_key     bigint NOT NULL,       -- ascending in queue order among the waiters of one lock
+    in_cycle      boolean NOT NULL,
+    hard_count    integer NOT NULL,      -- the most at one moment
+    soft_count    integer NOT NULL,
+    soft_pids     integer[] NOT NULL,    -- nearest first, at most 20
+    edge_kind     smallint[] NOT NULL,   -- 1 hard, 2 nearest soft, 3 root
+    edge_proc     bigint[] NOT NULL,     -- proc_key of the blocker
+    edge_pid      integer[] NOT NULL,    -- its pid, 0 for a prepared transaction
+    edge_actor    bigint[] NOT NULL,
+    edge_modes    integer[] NOT NULL,    -- mask of modes held or asked for
+    edge_from     timestamptz[] NOT NULL,
+    edge_to       timestamptz[] NOT NULL
+) PARTITION BY LIST (seg);
+
+-- A wait that has not ended, or was not seen to end; written again when its
+-- blockers change and at each change of segment.  The last one counts.
+CREATE TABLE lock_history.open (LIKE lock_history.episode) PARTITION BY LIST (seg);
+
+-- Waits too short, or too many, to be kept alone: sums by second.
+CREATE TABLE lock_history.short_wait (
+    seg                smallint NOT NULL,
+    node_id            integer NOT NULL,
+    at                 timestamptz NOT NULL,
+    datname            text,
+    locktype           text NOT NULL,    -- 'other': keys over the cap
+    database           oid,
+    relation           oid,
+    object             text,
+    mode               text,
+    query_id           bigint,
+    text_hash          bigint,           -- tells statements apart where there is no query id
+    root_pid           integer,
+    root_backend_start timestamptz,
+    waits              bigint NOT NULL,
+    total_ms           double precision NOT NULL,
+    max_ms             double precision NOT NULL
+) PARTITION BY LIST (seg);
+
+-- Times about which the history is silent.
+CREATE TABLE lock_history.gap (
+    seg     smallint NOT NULL,
+    node_id integer NOT NULL,
+    run     bigint NOT NULL,
+    began   timestamptz NOT NULL,
+    ended   timestamptz NOT NULL,
+    reason  text NOT NULL,
+    lost    bigint NOT NULL,
+    detail  text
+) PARTITION BY LIST (seg);
+
+-- What watching cost, by minute (several rows when the worker was restarted).
+CREATE TABLE lock_history.health_minute (
+    seg              smallint NOT NULL,
+    node_id          integer NOT NULL,
+    run              bigint NOT NULL,
+    minute           timestamptz NOT NULL,
+    ticks_due        bigint NOT NULL,
+    ticks_done       bigint NOT NULL,
+    ticks_late       bigint NOT NULL,
+    ticks_missed     bigint NOT NULL,
+    period_ms        double precision NOT NULL,
+    probe_us_p50     double precision,
+    probe_us_p99     double precision,
+    probe_us_max     double precision,
+    hold_us_p99      double precision,
+    hold_us_max      double precision,
+    partitions_taken bigint NOT NULL,
+    partitions_busy  bigint NOT NULL,
+    cpu_ms           double precision NOT NULL,
+    rows_written     bigint NOT NULL,
+    rows_merged      bigint NOT NULL,
+    rows_dropped     bigint NOT NULL,
+    errors           bigint NOT NULL
+) PARTITION BY LIST (seg);
+
+-- autovacuum would only find what TRUNCATE is about to remove; the writer
+-- analyzes a leaf when its segment closes.
+DO $do$
+DECLARE
+    parent text;
+    s      integer;
+BEGIN
+    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'gap', 'health_minute'] LOOP
+        FOR s IN 0..7 LOOP
+            EXECUTE pg_catalog.format(
+                'CREATE TABLE lock_history.%I PARTITION OF lock_history.%I FOR VALUES IN (%s)
+                 WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off)',
+                parent || '_' || s, parent, s);
+        END LOOP;
+    END LOOP;
+END
+$do$;
+
+-- Every reader of a view locks each index of each leaf: keep them few (at most
+-- 64 relation locks a read).
+CREATE INDEX ON lock_history.actor (actor_id);
+CREATE INDEX ON lock_history.episode (wait_start);
+CREATE INDEX ON lock_history.open (wait_start);
