@@ -72,6 +72,7 @@ typedef struct PlhWake
 {
 	int64_t		now;			/* wall clock of the last sweep */
 	int64_t		now_ns;			/* monotonic clock of the last sweep */
+	int64_t		previous;		/* wall clock of the sweep before it, 0 = none */
 	int64_t		gap_began;		/* wall clock: longest hole between two sweeps */
 	int64_t		gap_ended;		/* of this call, 0 when none was over 1 s and 3 periods */
 	uint64_t	flush_request;	/* highest flush() ticket seen */
@@ -79,7 +80,7 @@ typedef struct PlhWake
 	uint32_t	n_found;		/* rows in found: waiters, and known ones that ended */
 	uint32_t	n_waiting;		/* of these, still waiting */
 	uint32_t	n_lost;			/* rows that found had no room for */
-	uint32_t	n_processes;	/* processes alive at the last sweep */
+	uint32_t	unused;
 	uint32_t	ticks_done;		/* ticks since the previous return */
 	uint32_t	ticks_late;		/* of these, late by over half a period */
 	uint32_t	ticks_missed;	/* due, but overtaken by the next one */

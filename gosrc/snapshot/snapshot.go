@@ -162,16 +162,6 @@ type Graph struct {
 	Queue   []Queued
 }
 
-// HoldersOf returns the holders of l.
-func (g *Graph) HoldersOf(l *Lock) []Holder {
-	return g.Holders[l.FirstHolder : l.FirstHolder+l.NHolders]
-}
-
-// QueueOf returns the wait queue of l in order.
-func (g *Graph) QueueOf(l *Lock) []Queued {
-	return g.Queue[l.FirstQueued : l.FirstQueued+l.NQueued]
-}
-
 // Session is what is known of one process at one moment; immutable once made.
 type Session struct {
 	Slot            int32

@@ -8,6 +8,7 @@
 -- run      life of the worker that saw it: its start, us since 2000-01-01
 
 CREATE SCHEMA lock_history;
+COMMENT ON SCHEMA lock_history IS 'History of lock waits (extension pg_lock_history): read the views, begin with waits';
 REVOKE ALL ON SCHEMA lock_history FROM PUBLIC;
 GRANT USAGE ON SCHEMA lock_history TO pg_monitor;
 
@@ -191,5 +192,17 @@ $do$;
 -- Every reader of a view locks each index of each leaf: keep them few (at most
 -- 64 relation locks a read).
 CREATE INDEX ON lock_history.actor (actor_id);
-CREATE INDEX ON lock_history.episode (wait_start);
+CREATE INDEX ON lock_history.episode (wait_start, wait_end, wait_id);   -- the last two are looked up in it without the table
 CREATE INDEX ON lock_history.open (wait_start);
+
+-- Columns are described where they are defined, above: tables are read by
+-- the views only.
+COMMENT ON TABLE lock_history.node IS 'internal: the watched servers';
+COMMENT ON TABLE lock_history.run IS 'internal: lives of the worker, with heartbeat';
+COMMENT ON TABLE lock_history.ring IS 'internal: state of the 8 segments';
+COMMENT ON TABLE lock_history.actor IS 'internal: processes as they were seen, texts in full';
+COMMENT ON TABLE lock_history.episode IS 'internal: waits that have ended';
+COMMENT ON TABLE lock_history.open IS 'internal: waits not known to have ended';
+COMMENT ON TABLE lock_history.short_wait IS 'internal: short waits by second';
+COMMENT ON TABLE lock_history.gap IS 'internal: times not watched';
+COMMENT ON TABLE lock_history.health_minute IS 'internal: cost of watching by minute';

@@ -1,0 +1,181 @@
+# Build, install and test pg_lock_history. `make help` lists the targets.
+#
+# Two libraries and one SQL script come out of it, all under PGXS rules:
+#   pg_lock_history.so      the C shim (extension/), the only one the server loads
+#   pg_lock_history_go.so   the Go library (gosrc/), loaded by the worker alone
+#   pg_lock_history--V.sql  the parts of sql/parts, one after the other
+#
+# demo and test work before anything is installed: they see to their own
+# dependencies, and so does this file without PGXS (see the end).
+
+SHELL = /bin/bash
+
+PG_CONFIG ?= $(shell . test/tools/find-server.sh && find_pg_config)
+PGXS := $(if $(PG_CONFIG),$(wildcard $(shell $(PG_CONFIG) --pgxs 2>/dev/null)))
+
+# The control file has the only version number.
+EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'.*/\1/p" control/pg_lock_history.control 2>/dev/null)
+
+# One layer or view a file, in the order in which they are needed.
+SQL_PARTS = \
+	sql/parts/10_tables.sql \
+	sql/parts/20_worker.sql \
+	sql/parts/30_internal.sql \
+	sql/parts/40_waits.sql \
+	sql/parts/41_blocking.sql \
+	sql/parts/42_root_blockers.sql \
+	sql/parts/43_short_waits.sql \
+	sql/parts/44_gaps.sql \
+	sql/parts/45_health.sql \
+	sql/parts/50_forest.sql \
+	sql/parts/51_blocking_tree_at.sql \
+	sql/parts/52_worst_moments.sql \
+	sql/parts/53_blocking_all.sql \
+	sql/parts/54_status.sql \
+	sql/parts/90_finish.sql
+
+MODULE_big = pg_lock_history
+OBJS = $(patsubst %.c,%.o,$(sort $(wildcard extension/*.c)))
+EXTENSION = control/pg_lock_history
+DATA_built = build/pg_lock_history--$(EXTVERSION).sql
+PGFILEDESC = "pg_lock_history - history of lock waits"
+PG_CPPFLAGS = -DPLH_VERSION='"$(EXTVERSION)"'
+
+GO ?= go
+GO_LIBRARY = build/pg_lock_history_go.so
+GO_SOURCES := $(shell find gosrc -name '*.go' -not -name '*_test.go') go.mod $(wildcard go.sum) extension/probe.h
+# The server reads its latches through SIGURG, which Go's asynchronous
+# preemption would take away; the environment cannot say so to a library in a
+# server process, so the linker does. netgo, osusergo: no C resolver, which
+# would run server-side code on a foreign thread.
+GO_BUILD = CGO_ENABLED=1 $(GO) build -trimpath -buildvcs=false -buildmode=c-shared \
+	-ldflags "-s -w -X runtime.godebugDefault=asyncpreemptoff=1"
+GO_TAGS = osusergo,netgo
+FAULT_LIBRARY = build/fault/pg_lock_history_go.so
+
+EXTRA_CLEAN = build test/results tmp_check
+
+# JIT bitcode of a shim that only copies memory would be of no use to anybody.
+override with_llvm = no
+
+ifneq ($(PGXS),)
+
+include $(PGXS)
+
+all: $(GO_LIBRARY)
+
+$(OBJS): $(wildcard extension/*.h) control/pg_lock_history.control
+
+install: install-go
+.PHONY: install-go uninstall-go
+install-go: $(GO_LIBRARY) | installdirs
+	$(INSTALL_SHLIB) $(GO_LIBRARY) '$(DESTDIR)$(pkglibdir)/'
+
+uninstall: uninstall-go
+uninstall-go:
+	rm -f '$(DESTDIR)$(pkglibdir)/$(notdir $(GO_LIBRARY))'
+
+else
+
+.PHONY: all install clean
+all install:
+	@CHECK_ONLY=1 test/tools/deps.sh
+	@echo "No PGXS for PG_CONFIG=$(PG_CONFIG)." >&2; exit 1
+clean:
+	rm -rf $(EXTRA_CLEAN) $(OBJS) $(MODULE_big).so
+
+endif
+
+build/pg_lock_history--$(EXTVERSION).sql: $(SQL_PARTS) Makefile
+	@mkdir -p $(@D)
+	{ echo '-- Made from sql/parts by the Makefile; change those.'; \
+	  echo '\echo Use "CREATE EXTENSION pg_lock_history" to load this file. \quit'; \
+	  for part in $(SQL_PARTS); do printf '\n'; cat $$part || exit 1; done; } >$@.new
+	mv $@.new $@
+
+$(GO_LIBRARY): $(GO_SOURCES)
+	$(GO_BUILD) -tags $(GO_TAGS) -o $@ ./gosrc/worker
+
+$(FAULT_LIBRARY): $(GO_SOURCES)
+	$(GO_BUILD) -tags $(GO_TAGS),faultinject -o $@ ./gosrc/worker
+
+.PHONY: fault-library
+fault-library: $(FAULT_LIBRARY)
+
+# ---- using it without installing it ----
+
+.PHONY: demo run
+demo: deps
+	@PG_CONFIG='$(PG_CONFIG)' KEEP='$(KEEP)' test/tools/demo.sh
+
+run: deps
+	@PG_CONFIG='$(PG_CONFIG)' KEEP=1 test/tools/demo.sh
+
+.PHONY: deps
+deps:
+	@PG_CONFIG='$(PG_CONFIG)' test/tools/deps.sh
+
+# ---- tests; each takes care of its own servers ----
+
+RUN_TESTS = PG_CONFIG='$(PG_CONFIG)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' \
+	PROVE_TESTS='$(PROVE_TESTS)' PROVE_FLAGS='$(PROVE_FLAGS)' GO_TEST_FLAGS='$(GO_TEST_FLAGS)' \
+	test/tools/run-tests.sh
+
+.PHONY: test test-go test-race test-sql test-isolation test-tap
+test: deps
+	@$(RUN_TESTS) race sql isolation tap
+test-go: deps
+	@$(RUN_TESTS) go
+test-race: deps
+	@$(RUN_TESTS) race
+test-sql: deps
+	@$(RUN_TESTS) sql
+test-isolation: deps
+	@$(RUN_TESTS) isolation
+test-tap: deps
+	@$(RUN_TESTS) tap
+
+FUZZ_TIME ?= 20s
+.PHONY: fuzz bench
+fuzz:
+	@test/tools/fuzz.sh $(FUZZ_TIME)
+bench: deps
+	@PG_CONFIG='$(PG_CONFIG)' test/bench/run.sh
+
+# ---- style ----
+
+.PHONY: lint check-docs fmt
+lint: deps
+	@PG_CONFIG='$(PG_CONFIG)' test/tools/lint.sh
+check-docs:
+	@test/tools/check-docs.pl
+fmt:
+	gofmt -w gosrc
+
+# ---- release ----
+
+.PHONY: dist
+dist:
+	@mkdir -p build
+	git archive --format=tar.gz --prefix=pg_lock_history-$(EXTVERSION)/ \
+		-o build/pg_lock_history-$(EXTVERSION).tar.gz HEAD
+	@echo build/pg_lock_history-$(EXTVERSION).tar.gz
+
+.PHONY: help
+help:
+	@echo 'make                build the C shim, the Go library and the SQL script'
+	@echo 'make install        install them for PG_CONFIG=$(PG_CONFIG)'
+	@echo 'make demo           play an incident in a throwaway server and read its history'
+	@echo 'make run            the same, and leave the server up with a psql (KEEP=1)'
+	@echo 'make test           all tests: test-race test-sql test-isolation test-tap'
+	@echo '  one test:         make test-sql REGRESS=waits'
+	@echo '                    make test-isolation ISOLATION=soft_blocker'
+	@echo '                    make test-tap PROVE_TESTS=test/t/001_alter_queue.pl'
+	@echo '                    make test-go GO_TEST_FLAGS="-run Roots"'
+	@echo 'make test-go        Go tests without the race detector (test-race: with it)'
+	@echo 'make fuzz           each fuzz target for FUZZ_TIME=$(FUZZ_TIME)'
+	@echo 'make bench          what watching costs, measured'
+	@echo 'make lint           gofmt, go vet, C warnings as errors, check-docs'
+	@echo 'make check-docs     settings and columns against doc/'
+	@echo 'make fmt            gofmt -w'
+	@echo 'make clean dist     as usual'

@@ -1,0 +1,163 @@
+/*
+ * compat.h
+ *		What differs between server versions, and nothing else.
+ *
+ * Version conditionals stand here only.  Run on 15; 16, 17 and 18 follow the
+ * headers of those versions.
+ */
+#ifndef PLH_COMPAT_H
+#define PLH_COMPAT_H
+
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "utils/backend_status.h"
+#include "utils/memutils.h"
+#include "utils/wait_event.h"
+#if PG_VERSION_NUM >= 160000
+#include "nodes/queryjumble.h"
+#else
+#include "utils/queryjumble.h"
+#endif
+
+#if PG_VERSION_NUM < 150000
+#error "pg_lock_history needs PostgreSQL 15 or later; 13 and 14 are out of support"
+#endif
+#if PG_VERSION_NUM >= 190000
+#error "pg_lock_history does not know PostgreSQL 19 yet; build it for 15 to 18"
+#endif
+
+/* Processes there can be: MaxBackends and the auxiliary ones, prepared dummies excluded. */
+#define PLH_MAX_PROCESSES() ((uint32) ProcGlobal->allProcCount)
+
+static inline int32
+plh_slot_of(const PGPROC *proc)
+{
+	return (int32) (proc - ProcGlobal->allProcs);
+}
+
+/*
+ * Before 17 a process that has ended leaves its pid in its slot until another
+ * one takes the slot; later versions clear it.
+ */
+#if PG_VERSION_NUM >= 170000
+#define PLH_ENDED_SLOT_KEEPS_PID false
+#else
+#define PLH_ENDED_SLOT_KEEPS_PID true
+#endif
+
+/*
+ * Walks over a LOCK.  The caller holds the lock's partition lock.  A NULL
+ * argument starts at the head; NULL is the end.
+ */
+#if PG_VERSION_NUM >= 160000
+static inline PGPROC *
+plh_next_waiter(LOCK *lock, PGPROC *after)
+{
+	dlist_node *head = &lock->waitProcs.dlist.head;
+	dlist_node *node = after ? after->links.next : head->next;
+
+	return node == NULL || node == head ? NULL : dlist_container(PGPROC, links, node);
+}
+
+static inline PROCLOCK *
+plh_next_proclock(LOCK *lock, PROCLOCK *after)
+{
+	dlist_node *head = &lock->procLocks.head;
+	dlist_node *node = after ? after->lockLink.next : head->next;
+
+	return node == NULL || node == head ? NULL : dlist_container(PROCLOCK, lockLink, node);
+}
+#else
+static inline PGPROC *
+plh_next_waiter(LOCK *lock, PGPROC *after)
+{
+	SHM_QUEUE  *head = &lock->waitProcs.links;
+
+	return (PGPROC *) SHMQueueNext(head, after ? &after->links : head, offsetof(PGPROC, links));
+}
+
+static inline PROCLOCK *
+plh_next_proclock(LOCK *lock, PROCLOCK *after)
+{
+	SHM_QUEUE  *head = &lock->procLocks;
+
+	return (PROCLOCK *) SHMQueueNext(head, after ? &after->lockLink : head, offsetof(PROCLOCK, lockLink));
+}
+#endif
+
+/*
+ * The array behind pg_stat_activity is static in the server; it is reached
+ * from our own entry, whose index we know.  Valid from
+ * BackgroundWorkerInitializeConnection() on.
+ */
+static inline PgBackendStatus *
+plh_status_array(void)
+{
+#if PG_VERSION_NUM >= 170000
+	return MyBEEntry - MyProcNumber;
+#else
+	return MyBEEntry - (MyBackendId - 1);
+#endif
+}
+
+/*
+ * The status entry of a process, or NULL.  The fields read here may change
+ * under us, so the entry's own st_procpid decides; it is checked again by the
+ * caller inside the change count.
+ */
+static inline PgBackendStatus *
+plh_status_of(PgBackendStatus *array, const PGPROC *proc, int pid)
+{
+#if PG_VERSION_NUM >= 170000
+	PgBackendStatus *entry = &array[plh_slot_of(proc)];
+
+	return entry->st_procpid == pid ? entry : NULL;
+#else
+	BackendId	id = *(const volatile BackendId *) &proc->backendId;
+	int			i;
+
+	if (id >= 1 && id <= MaxBackends && array[id - 1].st_procpid == pid)
+		return &array[id - 1];
+
+	/* Auxiliary processes have their entries behind those of the backends. */
+	for (i = MaxBackends; i < MaxBackends + NUM_AUXPROCTYPES; i++)
+		if (array[i].st_procpid == pid)
+			return &array[i];
+	return NULL;
+#endif
+}
+
+/* Our own wait event, shown in pg_stat_activity while the worker sleeps. */
+static inline uint32
+plh_wait_event(const char *name)
+{
+#if PG_VERSION_NUM >= 170000
+	return WaitEventExtensionNew(name);
+#else
+	(void) name;
+	return PG_WAIT_EXTENSION;
+#endif
+}
+
+/* A wait event set for the life of the process. */
+static inline WaitEventSet *
+plh_create_wait_event_set(int n_events)
+{
+#if PG_VERSION_NUM >= 170000
+	return CreateWaitEventSet(NULL, n_events);
+#else
+	return CreateWaitEventSet(TopMemoryContext, n_events);
+#endif
+}
+
+#if PG_VERSION_NUM >= 180000
+#define PLH_STATE_CASE_STARTING case STATE_STARTING: return PLH_STATE_STARTING;
+#else
+#define PLH_STATE_CASE_STARTING
+#endif
+
+#endif							/* PLH_COMPAT_H */

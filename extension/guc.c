@@ -1,0 +1,375 @@
+/*
+ * guc.c
+ *		Settings of pg_lock_history: the one place that knows their names,
+ *		units, ranges and defaults.  doc/settings.md is checked against it.
+ *
+ * The values are handed to Go as JSON (plh_append_settings_json); C itself
+ * looks at very few of them.
+ */
+#include "plh.h"
+
+#include <limits.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "postmaster/postmaster.h"
+#include "storage/proc.h"
+#include "utils/guc.h"
+#include "utils/json.h"
+#include "utils/varlena.h"
+
+#include "compat.h"
+
+/* Written by the server's settings machinery only. */
+bool		plh_enabled = true;
+bool		plh_enable_query_id = true;
+char	   *plh_database;
+char	   *plh_conninfo;
+
+static bool track_locks = true;
+static bool track_load = true;
+static bool track_lwlocks = true;
+static bool track_pages = true;
+static char *local_conninfo;
+static char *node_name;
+static int	sample_period = 10;
+static int	flush_period = 1000;
+static int	retention = 7 * 24 * 3600;
+static int	rollup_retention = 90 * 24 * 3600;
+static int	max_size = 1024;
+static int	min_duration = 100;
+static int	max_rows_per_second = 1000;
+static int	query_text;
+static int	query_length = 1024;
+static double hot_page_budget = 1.0;
+static double anomaly_band = 3.0;
+static int	memory_limit = 64;
+static int	shared_memory = 4;
+static bool allow_published = false;
+static int	log_level = PLH_LOG_INFO;
+
+enum
+{
+	QUERY_TEXT_FULL,
+	QUERY_TEXT_NORMALIZED,
+	QUERY_TEXT_OFF
+};
+
+static const struct config_enum_entry query_text_options[] = {
+	{"full", QUERY_TEXT_FULL, false},
+	{"normalized", QUERY_TEXT_NORMALIZED, false},
+	{"off", QUERY_TEXT_OFF, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry log_level_options[] = {
+	{"debug", PLH_LOG_DEBUG, false},
+	{"info", PLH_LOG_INFO, false},
+	{"warning", PLH_LOG_WARNING, false},
+	{NULL, 0, false}
+};
+
+static bool
+check_database(char **newval, void **extra, GucSource source)
+{
+	if (**newval == '\0' || strlen(*newval) >= NAMEDATALEN)
+	{
+		GUC_check_errdetail("pg_lock_history.database must name one database, with at most %d bytes.",
+							NAMEDATALEN - 1);
+		GUC_check_errhint("Leave it at \"postgres\", or name the database in which CREATE EXTENSION pg_lock_history was run.");
+		return false;
+	}
+	return true;
+}
+
+/*
+ * Only the form is checked: whether somebody answers is known when the writer
+ * connects, and said then.  The value is not repeated, it may hold a password.
+ */
+static bool
+check_conninfo(char **newval, void **extra, GucSource source)
+{
+	const char *value = *newval;
+
+	if (*value == '\0' ||
+		strncmp(value, "postgres://", 11) == 0 ||
+		strncmp(value, "postgresql://", 13) == 0 ||
+		strchr(value, '=') != NULL)
+		return true;
+	GUC_check_errdetail("The value must be empty, a list like \"host=... dbname=... user=...\", or a postgresql:// address.");
+	GUC_check_errhint("Leave it empty to write to this server.");
+	return false;
+}
+
+static bool
+check_node_name(char **newval, void **extra, GucSource source)
+{
+	const unsigned char *c;
+
+	if (strlen(*newval) > 128)
+	{
+		GUC_check_errdetail("pg_lock_history.node_name may have at most 128 bytes.");
+		return false;
+	}
+	for (c = (const unsigned char *) *newval; *c; c++)
+	{
+		if (*c < ' ' || *c == 0x7f)
+		{
+			GUC_check_errdetail("pg_lock_history.node_name must not contain control characters.");
+			return false;
+		}
+	}
+	return true;
+}
+
+void
+plh_define_settings(void)
+{
+	DefineCustomBoolVariable("pg_lock_history.enabled",
+							 "Samples lock waits.",
+							 "When off, the worker stays but samples nothing; the time shows in lock_history.gaps.",
+							 &plh_enabled, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pg_lock_history.track_locks",
+							 "Samples waits for heavyweight locks.",
+							 NULL,
+							 &track_locks, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pg_lock_history.track_load",
+							 "Reserved for the sampling of wait events; has no effect in this version.",
+							 NULL,
+							 &track_load, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pg_lock_history.track_lwlocks",
+							 "Reserved for the sampling of LWLock waits; has no effect in this version.",
+							 NULL,
+							 &track_lwlocks, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomBoolVariable("pg_lock_history.track_pages",
+							 "Reserved for finding contended pages; has no effect in this version.",
+							 NULL,
+							 &track_pages, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
+
+	DefineCustomStringVariable("pg_lock_history.database",
+							   "Database of this server that holds the history.",
+							   "CREATE EXTENSION pg_lock_history has to be run there.",
+							   &plh_database, "postgres", PGC_SIGHUP, 0,
+							   check_database, NULL, NULL);
+	DefineCustomStringVariable("pg_lock_history.conninfo",
+							   "Where to write the history; empty means this server.",
+							   "Connection string in libpq's form. Use passfile=... rather than a password.",
+							   &plh_conninfo, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check_conninfo, NULL, NULL);
+	DefineCustomStringVariable("pg_lock_history.local_conninfo",
+							   "How to reach this server to look up names; empty means by its own socket.",
+							   NULL,
+							   &local_conninfo, "", PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   check_conninfo, NULL, NULL);
+	DefineCustomStringVariable("pg_lock_history.node_name",
+							   "Name of this server in the history; empty means host name and port.",
+							   NULL,
+							   &node_name, "", PGC_SIGHUP, 0,
+							   check_node_name, NULL, NULL);
+
+	DefineCustomIntVariable("pg_lock_history.sample_period",
+							"Time between two samples.",
+							"A wait shorter than this may not be seen.",
+							&sample_period, 10, 1, 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_lock_history.flush_period",
+							"Time between two writes to the history.",
+							"A crash loses at most what was seen since the last one.",
+							&flush_period, 1000, 100, 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_lock_history.retention",
+							"Age at which history is thrown away at the latest.",
+							NULL,
+							&retention, 7 * 24 * 3600, 14, INT_MAX / 2, PGC_SIGHUP, GUC_UNIT_S,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_lock_history.rollup_retention",
+							"Reserved for the age of rolled-up load; has no effect in this version.",
+							NULL,
+							&rollup_retention, 90 * 24 * 3600, 14, INT_MAX / 2, PGC_SIGHUP, GUC_UNIT_S,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_lock_history.max_size",
+							"Disk space that the history may take.",
+							NULL,
+							&max_size, 1024, 8, INT_MAX / 2, PGC_SIGHUP, GUC_UNIT_MB,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_lock_history.min_duration",
+							"Waits shorter than this are kept as sums by second.",
+							NULL,
+							&min_duration, 100, 0, 60 * 1000, PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_lock_history.max_rows_per_second",
+							"Waits over this number in one second are kept as sums.",
+							NULL,
+							&max_rows_per_second, 1000, 10, 1000 * 1000, PGC_SIGHUP, 0,
+							NULL, NULL, NULL);
+	DefineCustomEnumVariable("pg_lock_history.query_text",
+							 "What is kept of statements.",
+							 "full, normalized (constants replaced by $n), or off.",
+							 &query_text, QUERY_TEXT_FULL, query_text_options, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_lock_history.query_length",
+							"Bytes kept of a statement.",
+							"The server itself keeps at most track_activity_query_size.",
+							&query_length, 1024, 64, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_BYTE,
+							NULL, NULL, NULL);
+	DefineCustomRealVariable("pg_lock_history.hot_page_budget",
+							 "Reserved for the time budget of finding contended pages, in percent of one core; has no effect in this version.",
+							 NULL,
+							 &hot_page_budget, 1.0, 0.0, 100.0, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+	DefineCustomRealVariable("pg_lock_history.anomaly_band",
+							 "Reserved for the width of the band of usual load; has no effect in this version.",
+							 NULL,
+							 &anomaly_band, 3.0, 1.0, 100.0, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+	DefineCustomIntVariable("pg_lock_history.memory_limit",
+							"Memory of the worker; half of it may hold facts that wait to be written.",
+							NULL,
+							&memory_limit, 64, 16, 16 * 1024, PGC_SIGHUP, GUC_UNIT_MB,
+							NULL, NULL, NULL);
+	DefineCustomBoolVariable("pg_lock_history.allow_published",
+							 "Reserved for history in a database that publishes all tables; has no effect in this version.",
+							 NULL,
+							 &allow_published, false, PGC_SIGHUP, 0, NULL, NULL, NULL);
+	DefineCustomEnumVariable("pg_lock_history.log_level",
+							 "Least important messages that go to the server log.",
+							 NULL,
+							 &log_level, PLH_LOG_INFO, log_level_options, PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+
+	/* The server refuses to define these later. */
+	if (process_shared_preload_libraries_in_progress)
+	{
+		DefineCustomIntVariable("pg_lock_history.shared_memory",
+								"Reserved for the area of live views; has no effect in this version.",
+								NULL,
+								&shared_memory, 4, 1, 1024, PGC_POSTMASTER, GUC_UNIT_MB,
+								NULL, NULL, NULL);
+		DefineCustomBoolVariable("pg_lock_history.enable_query_id",
+								 "Has the server compute query identifiers while compute_query_id is auto.",
+								 NULL,
+								 &plh_enable_query_id, true, PGC_POSTMASTER, 0,
+								 NULL, NULL, NULL);
+	}
+
+	MarkGUCPrefixReserved("pg_lock_history");
+}
+
+bool
+plh_log_level_allows(int32 level)
+{
+	return level >= log_level;
+}
+
+static void
+append_string(StringInfo out, const char *key, const char *value)
+{
+	appendStringInfo(out, "\"%s\":", key);
+	escape_json(out, value);
+	appendStringInfoChar(out, ',');
+}
+
+static void
+append_int(StringInfo out, const char *key, int64 value)
+{
+	appendStringInfo(out, "\"%s\":" INT64_FORMAT ",", key, value);
+}
+
+static void
+append_bool(StringInfo out, const char *key, bool value)
+{
+	appendStringInfo(out, "\"%s\":%s,", key, value ? "true" : "false");
+}
+
+/* A setting of the server by its name, 0 where this version has none of it. */
+static int64
+server_int(const char *name)
+{
+	const char *value = GetConfigOption(name, true, false);
+
+	return value ? strtol(value, NULL, 10) : 0;
+}
+
+static const char *
+server_string(const char *name)
+{
+	const char *value = GetConfigOption(name, true, false);
+
+	return value ? value : "";
+}
+
+static void
+append_socket_directories(StringInfo out)
+{
+	char	   *raw = pstrdup(server_string("unix_socket_directories"));
+	List	   *directories;
+	ListCell   *cell;
+	bool		first = true;
+
+	appendStringInfoString(out, "\"socket_directories\":[");
+	if (SplitDirectoriesString(raw, ',', &directories))
+	{
+		foreach(cell, directories)
+		{
+			if (!first)
+				appendStringInfoChar(out, ',');
+			first = false;
+			escape_json(out, (char *) lfirst(cell));
+		}
+		list_free_deep(directories);
+	}
+	appendStringInfoString(out, "],");
+	pfree(raw);
+}
+
+/*
+ * Settings and facts as JSON, in the shape that gosrc/config reads.  Runs in
+ * the worker, outside any lock; may raise, the settings probe catches.
+ */
+void
+plh_append_settings_json(StringInfo out)
+{
+	char		hostname[256] = "";
+
+	/* Empty when it fails; Go then falls back to the port alone. */
+	if (gethostname(hostname, sizeof(hostname) - 1) != 0)
+		hostname[0] = '\0';
+
+	appendStringInfoString(out, "{\"settings\":{");
+	append_bool(out, "enabled", plh_enabled);
+	append_bool(out, "track_locks", track_locks);
+	append_string(out, "database", plh_database);
+	append_string(out, "conninfo", plh_conninfo);
+	append_string(out, "local_conninfo", local_conninfo);
+	append_string(out, "node_name", node_name);
+	append_int(out, "sample_period_ms", sample_period);
+	append_int(out, "flush_period_ms", flush_period);
+	append_int(out, "retention_s", retention);
+	append_int(out, "max_size_mb", max_size);
+	append_int(out, "min_duration_ms", min_duration);
+	append_int(out, "max_rows_per_second", max_rows_per_second);
+	append_string(out, "query_text", query_text_options[query_text].name);
+	append_int(out, "query_length", query_length);
+	append_int(out, "memory_limit_mb", memory_limit);
+	appendStringInfo(out, "\"log_level\":\"%s\"},", log_level_options[log_level].name);
+
+	appendStringInfoString(out, "\"server\":{");
+	append_int(out, "version_num", server_int("server_version_num"));
+	append_int(out, "port", PostPortNumber);
+	append_socket_directories(out);
+	append_string(out, "listen_addresses", server_string("listen_addresses"));
+	if (plh_bootstrap_role()[0] != '\0')
+		append_string(out, "bootstrap_role", plh_bootstrap_role());
+	append_int(out, "postmaster_start", PgStartTime);
+	append_int(out, "worker_start", (int64) pg_atomic_read_u64(&plh_shared->worker_start));
+	appendStringInfo(out, "\"system_identifier\":\"" UINT64_FORMAT "\",", GetSystemIdentifier());
+	append_int(out, "max_connections", MaxConnections);
+	append_int(out, "superuser_reserved_connections", server_int("superuser_reserved_connections"));
+	append_int(out, "reserved_connections", server_int("reserved_connections"));
+	append_int(out, "max_processes", PLH_MAX_PROCESSES());
+	append_int(out, "max_prepared_transactions", server_int("max_prepared_transactions"));
+	append_string(out, "data_directory", DataDir);
+	append_string(out, "hostname", hostname);
+	appendStringInfo(out, "\"extension_version\":\"%s\"}}", PLH_VERSION);
+}

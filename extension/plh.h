@@ -1,0 +1,161 @@
+/*
+ * plh.h
+ *		What the files of the shim share.
+ */
+#ifndef PLH_H
+#define PLH_H
+
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "lib/stringinfo.h"
+#include "port/atomics.h"
+#include "storage/condition_variable.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "utils/timestamp.h"
+
+#include "probe.h"
+
+/* ---- guc.c: settings; written by the server's own machinery ---- */
+
+extern bool plh_enabled;
+extern bool plh_enable_query_id;
+extern char *plh_database;
+extern char *plh_conninfo;
+
+extern void plh_define_settings(void);
+extern bool plh_log_level_allows(int32 level);
+
+extern void plh_append_settings_json(StringInfo out);
+
+/* ---- shmem.c: what the worker and the sessions tell each other ---- */
+
+typedef struct PlhShared
+{
+	/* Set once when shared memory is made. */
+	LWLock	   *lock;
+
+	/*
+	 * Written by the worker, read by sessions; both hold lock.  The worker
+	 * takes it only when it is free (plh_probe_publish).
+	 */
+	PlhStatus	status;
+
+	/*
+	 * The worker's process: slot of its PGPROC, or -1, and its start.
+	 * Written by the worker when it starts and ends, read by anybody.
+	 */
+	pg_atomic_uint32 worker_slot;
+	pg_atomic_uint32 worker_pid;
+	pg_atomic_uint64 worker_start;
+
+	/* Written by the worker at each sweep; readers may lag. */
+	pg_atomic_uint64 last_tick;
+
+	/*
+	 * flush() takes a ticket from flush_requested; the worker sets
+	 * flush_done to the highest ticket answered and wakes flushed.
+	 */
+	pg_atomic_uint64 flush_requested;
+	pg_atomic_uint64 flush_done;
+	ConditionVariable flushed;
+
+	/* Raised by the session that committed CREATE EXTENSION, taken by the worker. */
+	pg_atomic_uint32 poked;
+
+	/*
+	 * Lives of the worker that ended within a minute of their start, in a
+	 * row.  Written by the worker only; paces restarts.
+	 */
+	pg_atomic_uint32 short_lives;
+} PlhShared;
+
+#define PLH_NO_SLOT PG_UINT32_MAX
+
+/* NULL when the library was not preloaded. */
+extern PlhShared *plh_shared;
+
+extern void plh_register_shmem(void);
+extern void plh_wake_worker(void);
+
+/* ---- worker.c ---- */
+
+extern void plh_register_worker(void);
+extern PGDLLEXPORT void plh_worker_main(Datum arg);
+extern bool plh_server_is_stopping(void);
+
+/* The worker's role of OID 10, read once at start; empty when it could not be. */
+extern const char *plh_bootstrap_role(void);
+
+/* ---- goload.c ---- */
+
+extern bool plh_load_go(char *error, size_t error_room);
+extern int	plh_run_go(PlhProbes *probes);
+
+/*
+ * Every probe stands between these two.  A death of the Go runtime that was
+ * noticed meanwhile is carried out when the probe leaves.
+ */
+extern void plh_enter_probe(void);
+extern void plh_leave_probe(void);
+
+/* The wait probe lets signals in and is not watched by the watchdog. */
+extern void plh_enter_wait(void);
+extern void plh_leave_wait(void);
+
+/* A shutdown request was taken by the wait probe: Go now has a grace period. */
+extern void plh_alert_watchdog(void);
+
+/* True when the wait probe has to come back because Go has died. */
+extern bool plh_go_has_died(void);
+
+/* ---- probe_*.c: the table handed to Go ---- */
+
+extern void plh_prepare_wait_probe(void);
+extern void plh_prepare_lock_probe(void);
+extern void plh_prepare_session_probe(void);
+
+extern int	plh_wake_fd(void);
+
+extern int32_t plh_probe_wait(int64_t period_ns, int64_t deadline_ns,
+							  const PlhWait *known, uint32_t n_known,
+							  PlhWait *found, uint32_t found_room, PlhWake *wake);
+extern int32_t plh_probe_locks(const PlhWait *waits, uint32_t n_waits,
+							   PlhLock *locks, uint32_t locks_room,
+							   PlhHolder *holders, uint32_t holders_room,
+							   PlhQueued *queue, uint32_t queue_room,
+							   PlhWalk *walk);
+extern int32_t plh_probe_sessions(PlhSession *sessions, uint32_t n_sessions,
+								  char *text, uint32_t text_room, uint32_t text_each);
+extern int32_t plh_probe_conflicts(uint32_t *conflict, uint32_t room);
+extern int32_t plh_probe_settings(char *json, uint32_t room, uint32_t *length);
+extern int32_t plh_probe_log(int32_t level, const char *message, uint32_t message_length,
+							 const char *detail, uint32_t detail_length,
+							 const char *hint, uint32_t hint_length);
+extern int32_t plh_probe_publish(const PlhStatus *status);
+extern int32_t plh_probe_flushed(uint64_t ticket);
+extern int32_t plh_probe_last_error(char *text, uint32_t room);
+
+/* Keeps the caught server error for last_error; call inside PG_CATCH. */
+extern void plh_keep_error(MemoryContext context);
+
+/* CLOCK_MONOTONIC in nanoseconds. */
+extern int64 plh_monotonic_ns(void);
+
+/* Adds one value to a histogram of PLH_HIST_BUCKETS (see probe.h). */
+static inline void
+plh_hist_add(uint32_t *hist, uint64 ns)
+{
+	int			octave,
+				bucket;
+
+	if (ns < 4)
+		ns = 4;					/* quarter steps need two more bits */
+	octave = 63 - __builtin_clzll(ns);
+	bucket = 4 * octave + (int) ((ns >> (octave - 2)) & 3);
+	hist[bucket < PLH_HIST_BUCKETS ? bucket : PLH_HIST_BUCKETS - 1]++;
+}
+
+#endif							/* PLH_H */

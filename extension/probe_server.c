@@ -1,0 +1,141 @@
+/*
+ * probe_server.c
+ *		Everything else that Go asks of the server: settings, the log, the
+ *		status that sessions see, and the text of a caught error.
+ *
+ * Messages of Go come here because ereport must not be called from Go: its
+ * long jump would unwind Go frames.
+ */
+#include "plh.h"
+
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+
+#include "compat.h"
+
+/* The worker's own: text of the last caught error, main thread only. */
+static char last_error[1024];
+
+/* Called inside PG_CATCH: keeps the text and clears the server's error state. */
+void
+plh_keep_error(MemoryContext context)
+{
+	ErrorData  *error;
+
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	FlushErrorState();
+	strlcpy(last_error, error->message ? error->message : "unknown error", sizeof(last_error));
+	FreeErrorData(error);
+}
+
+int32_t
+plh_probe_last_error(char *text, uint32_t room)
+{
+	return (int32_t) strlcpy(text, last_error, room);
+}
+
+int32_t
+plh_probe_settings(char *json, uint32_t room, uint32_t *length)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	volatile int32_t result = PLH_OK;
+
+	*length = 0;
+	plh_enter_probe();
+	PG_TRY();
+	{
+		StringInfoData text;
+
+		initStringInfo(&text);
+		plh_append_settings_json(&text);
+		*length = (uint32_t) text.len;
+		if (*length <= room)
+			memcpy(json, text.data, *length);
+		else
+			result = PLH_TOO_SMALL;
+		pfree(text.data);
+	}
+	PG_CATCH();
+	{
+		plh_keep_error(caller);
+		result = PLH_ERROR;
+	}
+	PG_END_TRY();
+	plh_leave_probe();
+	return result;
+}
+
+static int
+server_level(int32_t level)
+{
+	switch (level)
+	{
+		case PLH_LOG_DEBUG:
+			return DEBUG1;
+		case PLH_LOG_WARNING:
+			return WARNING;
+		default:
+			return LOG;
+	}
+}
+
+int32_t
+plh_probe_log(int32_t level, const char *message, uint32_t message_length,
+			  const char *detail, uint32_t detail_length,
+			  const char *hint, uint32_t hint_length)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	volatile int32_t result = PLH_OK;
+
+	if (!plh_log_level_allows(level))
+		return PLH_OK;
+	plh_enter_probe();
+	PG_TRY();
+	{
+		ereport(server_level(level),
+				(errmsg_internal("pg_lock_history: %.*s", (int) message_length, message),
+				 detail_length > 0 ? errdetail_internal("%.*s", (int) detail_length, detail) : 0,
+				 hint_length > 0 ? errhint("%.*s", (int) hint_length, hint) : 0));
+	}
+	PG_CATCH();
+	{
+		plh_keep_error(caller);
+		result = PLH_ERROR;
+	}
+	PG_END_TRY();
+	plh_leave_probe();
+	return result;
+}
+
+/* A reader that lost its CPU while holding the lock must not hold us up: BUSY, and try again. */
+int32_t
+plh_probe_publish(const PlhStatus *status)
+{
+	volatile int32_t result = PLH_OK;
+
+	plh_enter_probe();
+	if (LWLockConditionalAcquire(plh_shared->lock, LW_EXCLUSIVE))
+	{
+		plh_shared->status = *status;
+		LWLockRelease(plh_shared->lock);
+	}
+	else
+		result = PLH_BUSY;
+	plh_leave_probe();
+	return result;
+}
+
+int32_t
+plh_probe_flushed(uint64_t ticket)
+{
+	plh_enter_probe();
+	if (ticket > pg_atomic_read_u64(&plh_shared->flush_done))
+	{
+		pg_atomic_write_u64(&plh_shared->flush_done, ticket);
+		ConditionVariableBroadcast(&plh_shared->flushed);
+	}
+	plh_leave_probe();
+	return PLH_OK;
+}

@@ -1,0 +1,48 @@
+// Package episode turns what successive sweeps and walks saw into facts that
+// are kept: one history.Episode for each wait, with its blockers as intervals,
+// and sums over the waits that are too short, or too many, to be kept alone.
+//
+// # One wait
+//
+// An episode is named by (slot, pid, wait start, lock). The server publishes
+// the wait start a moment after the wait has begun, and old minor releases
+// leave the start of a failed wait behind until the next one overwrites it. So
+// a start that is missing, or older than the last time we saw this process in
+// its previous wait, or older than the process itself, is replaced by the time
+// of the sweep until a better one is seen. Once an episode was handed out, its
+// start and its WaitID stay.
+//
+// A wait ends between the last tick that saw it and the first that did not.
+// The middle of the two is stored: it is wrong by at most half a period and
+// not wrong on average, so that sums over many waits are right. After a pause
+// in the sampling nothing is known about the time in between, and a wait that
+// vanished there ends at the last tick that saw it.
+//
+// # Who was in the way
+//
+// A walk says who blocks whom at one moment. An edge lasts from the first walk
+// that saw it to the first that did not; edges of the first walk are taken
+// to last from the start of the wait, since the walk comes at most one tick
+// later. A wait that the sweep saw but no walk did has no lock tag. It is not
+// lost: it is counted among the short waits under the lock type that its wait
+// event gives.
+//
+// A deadlock is believed when the same cycle, with equal wait starts, was in
+// two successive walks: a walk over several partitions is not one moment.
+//
+// # What is handed out
+//
+// Drain hands out episodes that ended, episodes that are open and new or
+// changed, and the sums. Of a second, at most MaxRowsPerSecond ended episodes
+// are kept alone; the others, and the short ones, are merged; nothing is
+// dropped, the sums add up. What has been handed out as open is always handed
+// out as ended on its own, else the reader would wait for its end for ever.
+//
+// # Bounds
+//
+// Memory is bounded by the number of processes (one open episode each, at most
+// maxEdges edges), and between two Drains by MaxRowsPerSecond and
+// MaxShortKeys. A tick with unchanged waiters allocates nothing. There is no
+// clock: time comes in as arguments. A Tracker belongs to one goroutine; what
+// Drain returns shares nothing with it but sessions, which never change.
+package episode

@@ -1,0 +1,199 @@
+package episode
+
+import (
+	"slices"
+	"time"
+
+	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/snapshot"
+)
+
+// secondCount is what has gone out for one second.
+type secondCount struct {
+	rows int // ended episodes kept alone
+	keys int // kinds of short waits
+}
+
+// countedFor is how long a second is remembered; a Drain is not later than that.
+const countedFor = 10 * time.Second
+
+// settle decides what becomes of a wait that has ended.
+func (t *Tracker) settle(w *wait) {
+	second := secondOf(w.end)
+	count := t.seconds[second]
+	// Who was handed out as open must be closed on its own; who was not seen
+	// by a walk has no lock tag to be told by.
+	alone := w.handedOut || w.walk != 0 &&
+		w.end.Sub(w.start) >= t.config.MinDuration && count.rows < t.config.MaxRowsPerSecond
+	if !alone {
+		t.merge(w, second)
+		return
+	}
+	count.rows++
+	t.seconds[second] = count
+	t.closed = append(t.closed, t.episode(w))
+}
+
+// merge adds a wait to the sums of its second.
+func (t *Tracker) merge(w *wait, second snapshot.Micros) {
+	key := w.shortKey(second)
+	at, found := t.shortIndex[key]
+	if !found && !key.Other {
+		count := t.seconds[second]
+		if count.keys >= t.config.MaxShortKeys {
+			key = history.ShortWaitKey{Second: second, Other: true}
+			at, found = t.shortIndex[key]
+		} else {
+			count.keys++
+			t.seconds[second] = count
+		}
+	}
+	if !found {
+		at = len(t.short)
+		t.shortIndex[key] = at
+		t.short = append(t.short, history.ShortWait{ShortWaitKey: key})
+	}
+	s := &t.short[at]
+	duration := w.end.Sub(w.start)
+	s.Waits++
+	s.Total += duration
+	s.Longest = max(s.Longest, duration)
+	t.merged++
+}
+
+// shortKey returns what a short wait is merged by. Without a walk the wait
+// event gives the lock type, and without that the wait is one of the others.
+func (w *wait) shortKey(second snapshot.Micros) history.ShortWaitKey {
+	key := history.ShortWaitKey{Second: second}
+	switch {
+	case w.walk != 0:
+		key.Database = w.tag.Database()
+		key.LockType = uint8(w.tag.Type)
+		key.Relation = w.tag.RelationOID()
+		key.Mode = w.mode
+	case w.waitEvent != 0:
+		key.LockType = uint8(w.waitEvent)
+	default:
+		key.Other = true
+		return key
+	}
+	if w.waiter != nil {
+		key.QueryID = w.waiter.QueryID
+		if key.QueryID == 0 {
+			key.TextHash = textHash(w.waiter.Query)
+		}
+	}
+	if root := w.firstRoot(); root != nil {
+		key.RootPid, key.RootBackendStart = root.Pid, root.BackendStart
+	}
+	return key
+}
+
+func (w *wait) firstRoot() *snapshot.Session {
+	for i := range w.past {
+		if w.past[i].Kind == history.Root {
+			return w.past[i].Blocker
+		}
+	}
+	for i := range w.live {
+		if w.live[i].kind == history.Root {
+			return w.live[i].blocker
+		}
+	}
+	return nil
+}
+
+// textHash is FNV-1a; 0 for no text. The same text has the same hash in every
+// life of the worker.
+func textHash(text string) uint64 {
+	if text == "" {
+		return 0
+	}
+	hash := uint64(14695981039346656037)
+	for i := range len(text) {
+		hash = (hash ^ uint64(text[i])) * 1099511628211
+	}
+	return hash
+}
+
+// Pending reports whether the next Drain will hand out ended waits.
+func (t *Tracker) Pending() bool { return len(t.closed) > 0 || len(t.short) > 0 }
+
+// Drain hands out what became known since the previous one. A short wait of
+// the same second and key in the next Drain makes another row.
+func (t *Tracker) Drain(at snapshot.Micros, o DrainOptions) Drained {
+	d := Drained{Closed: t.closed, Short: t.short, Merged: t.merged}
+	t.closed, t.short, t.merged = nil, nil, 0
+	clear(t.shortIndex)
+	for second := range t.seconds {
+		if age := at.Sub(second); age > countedFor || age < -countedFor {
+			delete(t.seconds, second)
+		}
+	}
+
+	if o.RewriteOpen {
+		for _, w := range t.live {
+			w.changed = true
+		}
+	}
+	first := t.nextOpen
+	for n := range t.live {
+		i := (first + n) % len(t.live)
+		w := t.live[i]
+		due := w.walk != 0 && at.Sub(w.start) >= t.config.MinDuration && (w.changed || !w.handedOut)
+		switch {
+		case !due:
+		case len(d.Open) >= t.config.MaxRowsPerSecond:
+			if !d.Rest {
+				d.Rest, t.nextOpen = true, i
+			}
+		default:
+			d.Open = append(d.Open, t.episode(w))
+			w.handedOut, w.changed = true, false
+		}
+	}
+	return d
+}
+
+// episode returns w as a fact. It shares nothing with w that changes.
+func (t *Tracker) episode(w *wait) history.Episode {
+	if w.waitID == 0 {
+		w.waitID = waitID(t.config.Node, w.start, w.slot, w.pid)
+	}
+	e := history.Episode{
+		WaitID: w.waitID, Waiter: w.waiter,
+		Tag: w.tag, Mode: w.mode,
+		Start: w.start, End: w.end, Outcome: w.outcome,
+		Samples: w.samples, QueueKey: w.queueKey, InCycle: w.inCycle,
+		Edges:     make([]history.Edge, 0, len(w.past)+len(w.live)),
+		SoftPids:  slices.Clone(w.softPids),
+		HardCount: w.hardCount, SoftCount: w.softCount,
+	}
+	if e.Waiter == nil {
+		e.Waiter = &snapshot.Session{Slot: w.slot, Pid: w.pid, SeenAt: w.seenAt}
+	}
+	e.Edges = append(e.Edges, w.past...)
+	for i := range w.live {
+		l := &w.live[i]
+		e.Edges = append(e.Edges, history.Edge{Kind: l.kind, Modes: l.modes, From: l.from, To: w.end, Blocker: l.blocker})
+	}
+	if w.end != 0 {
+		// The walk may have come after what turned out to be the middle.
+		for i := range e.Edges {
+			edge := &e.Edges[i]
+			edge.To = min(edge.To, w.end)
+			edge.From = min(edge.From, edge.To)
+		}
+	}
+	return e
+}
+
+// secondOf returns the start of the second that m is in.
+func secondOf(m snapshot.Micros) snapshot.Micros {
+	const second = snapshot.Micros(time.Second / time.Microsecond)
+	into := m % second
+	if into < 0 {
+		into += second
+	}
+	return m - into
+}

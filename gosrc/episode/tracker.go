@@ -1,0 +1,313 @@
+package episode
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"math"
+
+	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/lockmgr"
+	"pg_lock_history/gosrc/snapshot"
+)
+
+// maxSlots is the server's own bound on processes (MAX_BACKENDS, 2^18 - 1):
+// a slot above it is nonsense and must not cost memory.
+const maxSlots = 1 << 18
+
+// Tracker follows every wait from the sweep that finds it to the one that
+// misses it. It belongs to one goroutine.
+type Tracker struct {
+	config Config
+
+	procs  []*process // by slot; nil where nobody ever waited
+	live   []*wait    // everybody who waits
+	ending []*wait    // ended in the sweep at work
+	sweeps uint64
+	walks  uint64
+
+	// Of the walk at work.
+	matched  []*wait // by waiter of the graph; nil where the sweep knows no such wait
+	run      []*wait // one queue of it
+	sessions []groupSession
+	asked    []bool     // groups already in Wanted
+	edges    []liveEdge // edges of one wait while they are sorted out
+
+	// For the next Drain.
+	closed     []history.Episode
+	nextOpen   int // where in live the next Drain begins, so that everybody has a turn
+	short      []history.ShortWait
+	shortIndex map[history.ShortWaitKey]int
+	seconds    map[snapshot.Micros]secondCount
+	merged     int64
+}
+
+// process is what is known of a slot, whoever is in it: one wait at a time.
+type process struct {
+	wait *wait // nil while it does not wait
+
+	// The wait before, to tell a stale start from a true one.
+	lastSeen  snapshot.Micros // when it was certainly still waiting
+	lastStart snapshot.Micros // as published
+	ended     *wait           // it, when it ended in the sweep at work
+}
+
+// wait is an episode in the making.
+type wait struct {
+	slot      int32
+	pid       int32
+	lock      uint64
+	waitEvent uint32          // of class Lock, 0 when none was seen
+	published snapshot.Micros // the server's wait start, 0 = none yet
+	stale     bool            // published is not the start of this wait
+	start     snapshot.Micros
+	end       snapshot.Micros // 0 while waiting
+	firstSeen snapshot.Micros // by which sweep
+	seenAt    snapshot.Micros // by the latest one
+	samples   int64
+	sweep     uint64 // number of the latest sweep that found it
+	walk      uint64 // number of the latest walk that found it, 0 = none did
+	walkPrev  uint64 // of the one before that
+	outcome   history.Outcome
+
+	// From the walks.
+	waiter    *snapshot.Session // nil until it could be read
+	tag       lockmgr.Tag
+	mode      lockmgr.Mode
+	live      []liveEdge // in the order of the latest walk
+	past      []history.Edge
+	softPids  []int32
+	hardCount int32
+	softCount int32
+	queueKey  int64
+	keyed     bool
+	cycle     uint64 // of the latest walk
+	inCycle   bool
+
+	waitID    int64
+	handedOut bool // as open: start and waitID are fixed
+	changed   bool // since handed out
+}
+
+// NewTracker returns a Tracker that knows no wait.
+func NewTracker(c Config) *Tracker {
+	t := &Tracker{
+		shortIndex: make(map[history.ShortWaitKey]int),
+		seconds:    make(map[snapshot.Micros]secondCount),
+	}
+	t.Configure(c)
+	return t
+}
+
+// Configure applies new settings to what ends or is handed out from now on.
+func (t *Tracker) Configure(c Config) {
+	c.MinDuration = max(c.MinDuration, 0)
+	c.MaxRowsPerSecond = max(c.MaxRowsPerSecond, 1)
+	c.MaxShortKeys = max(c.MaxShortKeys, 1)
+	t.config = c
+}
+
+// Waiting returns the number of processes that wait.
+func (t *Tracker) Waiting() int { return len(t.live) }
+
+// Sweep takes in what one sweep found: waits begin, go on and end.
+func (t *Tracker) Sweep(s Sweep) {
+	t.sweeps++
+	for i := range s.Found {
+		f := &s.Found[i]
+		p := t.process(f.Slot)
+		if p == nil {
+			continue
+		}
+		w := p.wait
+		switch {
+		case f.Status != snapshot.Waiting:
+			if w != nil && w.sweep != t.sweeps && w.pid == f.Pid && w.lock == f.Lock {
+				t.finish(p, &s, outcomeOf(f.Status))
+			}
+		case w != nil && w.isSame(f, &s):
+			t.goOn(p, f, &s)
+		default:
+			if w != nil {
+				t.finish(p, &s, history.Unknown)
+			}
+			t.begin(p, f, &s)
+		}
+	}
+	for _, w := range t.live {
+		if w.end == 0 && w.sweep != t.sweeps {
+			t.finish(t.procs[w.slot], &s, history.Unknown)
+		}
+	}
+	if len(t.ending) == 0 {
+		return
+	}
+	still := t.live[:0]
+	for _, w := range t.live {
+		if w.end == 0 {
+			still = append(still, w)
+		}
+	}
+	clear(t.live[len(still):])
+	t.live = still
+	for _, w := range t.ending {
+		if p := t.procs[w.slot]; p.ended == w {
+			p.ended = nil
+		}
+		t.settle(w)
+	}
+	clear(t.ending)
+	t.ending = t.ending[:0]
+}
+
+// process returns the record of a slot, nil for an impossible one.
+func (t *Tracker) process(slot int32) *process {
+	if slot < 0 || slot >= maxSlots {
+		return nil
+	}
+	for int(slot) >= len(t.procs) {
+		t.procs = append(t.procs, nil)
+	}
+	if t.procs[slot] == nil {
+		t.procs[slot] = &process{}
+	}
+	return t.procs[slot]
+}
+
+// waitOf returns the wait of a process, nil when it is not known to wait.
+func (t *Tracker) waitOf(slot, pid int32) *wait {
+	if slot < 0 || int(slot) >= len(t.procs) || t.procs[slot] == nil {
+		return nil
+	}
+	if w := t.procs[slot].wait; w != nil && w.pid == pid {
+		return w
+	}
+	return nil
+}
+
+// isSame reports whether f is still the wait w. A start that was not published
+// yet, or was left over from an earlier wait, may be another one now.
+func (w *wait) isSame(f *snapshot.Wait, s *Sweep) bool {
+	if w.pid != f.Pid || w.lock != f.Lock {
+		return false
+	}
+	if f.WaitStart == 0 || f.WaitStart == w.published {
+		return true
+	}
+	// After a pause the start tells whether it is a later wait for the same lock.
+	return (w.published == 0 || w.stale) && !(s.Resumed && f.WaitStart > w.seenAt)
+}
+
+func (t *Tracker) begin(p *process, f *snapshot.Wait, s *Sweep) {
+	w := &wait{
+		slot: f.Slot, pid: f.Pid, lock: f.Lock,
+		start: s.At, firstSeen: s.At, seenAt: s.At,
+		samples: 1, sweep: t.sweeps,
+	}
+	w.noteEvent(f.WaitEvent)
+	p.wait = w
+	t.live = append(t.live, w)
+	if f.WaitStart == 0 {
+		return
+	}
+	p.publish(f.WaitStart, s.At)
+	// The true end of the wait before is not after the start of this one.
+	if before := p.ended; before != nil && !w.stale {
+		before.end = max(before.start, min(before.end, w.start))
+	}
+}
+
+func (t *Tracker) goOn(p *process, f *snapshot.Wait, s *Sweep) {
+	w := p.wait
+	if w.sweep != t.sweeps {
+		w.samples += max(s.Ticks, 0)
+	}
+	w.sweep, w.seenAt = t.sweeps, s.At
+	w.noteEvent(f.WaitEvent)
+	if f.WaitStart != 0 && f.WaitStart != w.published {
+		p.publish(f.WaitStart, s.At)
+	}
+}
+
+// publish takes in the start that the server gives for p's wait, unless it is
+// a stale one.
+func (p *process) publish(start, at snapshot.Micros) {
+	w := p.wait
+	w.published = start
+	// When the clock was set back, being older than lastSeen says nothing.
+	w.stale = start == p.lastStart || start < p.lastSeen && p.lastSeen <= at ||
+		w.waiter != nil && start < w.waiter.BackendStart
+	if !w.stale {
+		w.moveStart(start)
+	}
+}
+
+// moveStart corrects the start of w while nobody outside knows it.
+func (w *wait) moveStart(start snapshot.Micros) {
+	if w.handedOut {
+		return
+	}
+	for i := range w.live {
+		if e := &w.live[i]; e.from == w.start || e.from < start {
+			e.from = start
+		}
+	}
+	for i := range w.past {
+		if e := &w.past[i]; e.From == w.start || e.From < start {
+			e.From = start
+			e.To = max(e.To, start)
+		}
+	}
+	w.start = start
+}
+
+// waitClassLock is the class of a wait event that names a heavyweight lock;
+// the low 16 bits are the lock type.
+const waitClassLock = 0x03
+
+// noteEvent keeps the wait event. Another class than Lock means that the
+// process is about to sleep.
+func (w *wait) noteEvent(event uint32) {
+	if event>>24 == waitClassLock {
+		w.waitEvent = event
+	}
+}
+
+// finish ends the wait of p. It ended somewhere between the last tick that saw
+// it and this sweep; the middle is wrong by half a period at most, to either
+// side alike. After a pause nobody knows, and no more is claimed than was seen.
+func (t *Tracker) finish(p *process, s *Sweep, outcome history.Outcome) {
+	w := p.wait
+	lastSeen := min(max(w.seenAt, s.Previous), s.At)
+	end := lastSeen + (s.At-lastSeen)/2
+	if s.Resumed {
+		end = lastSeen
+	}
+	w.end = max(end, w.start, 1) // the clock may have been set back
+	w.outcome = outcome
+	w.samples += max(s.Ticks-1, 0) // the ticks before this one saw it
+
+	p.wait = nil
+	p.ended, p.lastSeen, p.lastStart = w, lastSeen, w.published
+	t.ending = append(t.ending, w)
+}
+
+func outcomeOf(s snapshot.WaitStatus) history.Outcome {
+	switch s {
+	case snapshot.EndedGranted:
+		return history.Granted
+	case snapshot.EndedFailed:
+		return history.Failed
+	default:
+		return history.Unknown
+	}
+}
+
+// waitID names a wait: the same after a restart of the worker.
+func waitID(node string, start snapshot.Micros, slot, pid int32) int64 {
+	name := append([]byte(node), 0)
+	name = binary.BigEndian.AppendUint64(name, uint64(start))
+	name = binary.BigEndian.AppendUint32(name, uint32(slot))
+	name = binary.BigEndian.AppendUint32(name, uint32(pid))
+	sum := sha256.Sum256(name)
+	return int64(max(binary.BigEndian.Uint64(sum[:])&math.MaxInt64, 1))
+}

@@ -1,0 +1,326 @@
+package probe
+
+/*
+#cgo CFLAGS: -I${SRCDIR}/../../extension
+#include <string.h>
+#include "probe.h"
+
+// cgo cannot call through function pointers.
+static inline int32_t call_wait(PlhProbes *p, int64_t period, int64_t deadline,
+	const PlhWait *known, uint32_t n_known, PlhWait *found, uint32_t room, PlhWake *wake)
+{
+	return p->wait(period, deadline, known, n_known, found, room, wake);
+}
+static inline int32_t call_locks(PlhProbes *p, const PlhWait *waits, uint32_t n,
+	PlhLock *locks, uint32_t locks_room, PlhHolder *holders, uint32_t holders_room,
+	PlhQueued *queue, uint32_t queue_room, PlhWalk *walk)
+{
+	return p->locks(waits, n, locks, locks_room, holders, holders_room, queue, queue_room, walk);
+}
+static inline int32_t call_sessions(PlhProbes *p, PlhSession *s, uint32_t n, char *text, uint32_t room, uint32_t each)
+{
+	return p->sessions(s, n, text, room, each);
+}
+static inline int32_t call_conflicts(PlhProbes *p, uint32_t *conflict, uint32_t room)
+{
+	return p->conflicts(conflict, room);
+}
+static inline int32_t call_settings(PlhProbes *p, char *json, uint32_t room, uint32_t *length)
+{
+	return p->settings(json, room, length);
+}
+static inline int32_t call_log(PlhProbes *p, int32_t level, const char *m, uint32_t ml,
+	const char *d, uint32_t dl, const char *h, uint32_t hl)
+{
+	return p->log(level, m, ml, d, dl, h, hl);
+}
+static inline int32_t call_publish(PlhProbes *p, const PlhStatus *s) { return p->publish(s); }
+static inline int32_t call_flushed(PlhProbes *p, uint64_t ticket) { return p->flushed(ticket); }
+static inline int32_t call_last_error(PlhProbes *p, char *text, uint32_t room) { return p->last_error(text, room); }
+*/
+import "C"
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"pg_lock_history/gosrc/lockmgr"
+	"pg_lock_history/gosrc/sampler"
+	"pg_lock_history/gosrc/snapshot"
+)
+
+// The layouts must agree: an unsigned constant below zero does not compile.
+const (
+	_ = uint(unsafe.Sizeof(snapshot.Wait{}) - C.sizeof_PlhWait)
+	_ = uint(C.sizeof_PlhWait - unsafe.Sizeof(snapshot.Wait{}))
+	_ = uint(unsafe.Sizeof(snapshot.Lock{}) - C.sizeof_PlhLock)
+	_ = uint(C.sizeof_PlhLock - unsafe.Sizeof(snapshot.Lock{}))
+	_ = uint(unsafe.Sizeof(snapshot.Holder{}) - C.sizeof_PlhHolder)
+	_ = uint(C.sizeof_PlhHolder - unsafe.Sizeof(snapshot.Holder{}))
+	_ = uint(unsafe.Sizeof(snapshot.Queued{}) - C.sizeof_PlhQueued)
+	_ = uint(C.sizeof_PlhQueued - unsafe.Sizeof(snapshot.Queued{}))
+
+	_ = -(unsafe.Offsetof(snapshot.Wait{}.WaitEvent) ^ unsafe.Offsetof(C.PlhWait{}.wait_event_info))
+	_ = -(unsafe.Offsetof(snapshot.Wait{}.Slot) ^ unsafe.Offsetof(C.PlhWait{}.slot))
+	_ = -(unsafe.Offsetof(snapshot.Lock{}.Type) ^ unsafe.Offsetof(C.PlhLock{}._type))
+	_ = -(unsafe.Offsetof(snapshot.Lock{}.FirstHolder) ^ unsafe.Offsetof(C.PlhLock{}.first_holder))
+	_ = -(unsafe.Offsetof(snapshot.Lock{}.Flags) ^ unsafe.Offsetof(C.PlhLock{}.flags))
+	_ = -(unsafe.Offsetof(snapshot.Holder{}.HoldMask) ^ unsafe.Offsetof(C.PlhHolder{}.hold_mask))
+	_ = -(unsafe.Offsetof(snapshot.Holder{}.Flags) ^ unsafe.Offsetof(C.PlhHolder{}.flags))
+	_ = -(unsafe.Offsetof(snapshot.Queued{}.Slot) ^ unsafe.Offsetof(C.PlhQueued{}.slot))
+	_ = -(unsafe.Offsetof(snapshot.Queued{}.Mode) ^ unsafe.Offsetof(C.PlhQueued{}.mode))
+
+	_ = uint(sampler.HistogramBuckets - C.PLH_HIST_BUCKETS)
+	_ = uint(C.PLH_HIST_BUCKETS - sampler.HistogramBuckets)
+	_ = uint(sampler.WokeChanged - C.PLH_WAKE_CHANGED + C.PLH_WAKE_CHANGED - sampler.WokeChanged)
+)
+
+// InterfaceVersion is what this library was built against.
+const InterfaceVersion = C.PLH_INTERFACE_VERSION
+
+// textEach bounds the bytes read of one statement; the setting query_length
+// cuts further. It also sizes the buffer together with the sessions of a call.
+const textRoom = 1 << 20
+
+// Table is the probe table of the shim. It implements sampler.Probes.
+type Table struct {
+	c        *C.PlhProbes
+	wake     C.PlhWake
+	walk     C.PlhWalk
+	sessions []C.PlhSession
+	text     []byte
+	json     []byte
+	status   C.PlhStatus
+}
+
+// New wraps the table that C handed over as a pointer to PlhProbes. It stays
+// valid for the life of the process.
+func New(probes unsafe.Pointer) (*Table, error) {
+	t := &Table{c: (*C.PlhProbes)(probes)}
+	if v := uint32(t.c.interface_version); v != InterfaceVersion {
+		return nil, fmt.Errorf("the shim speaks interface version %d, this library %d: install both from the same release", v, InterfaceVersion)
+	}
+	t.text = make([]byte, textRoom)
+	t.json = make([]byte, 16<<10)
+	return t, nil
+}
+
+// MaxProcesses returns the number of slots there are.
+func (t *Table) MaxProcesses() int { return int(t.c.max_processes) }
+
+// Waker returns a function that makes a sleeping Wait come back. Unlike
+// everything else here it may be called on any thread.
+func (t *Table) Waker() func() {
+	fd := int(t.c.wake_fd)
+	return func() {
+		one := [8]byte{1} // any number but zero, in native byte order
+		// EAGAIN means that a wake-up is pending already; nothing else can
+		// happen to an eventfd that is open.
+		_, _ = syscall.Write(fd, one[:])
+	}
+}
+
+// Wait implements sampler.Probes.
+func (t *Table) Wait(period time.Duration, deadline sampler.Monotonic, known, found []snapshot.Wait, wake *sampler.Wake) (int, error) {
+	rc := C.call_wait(t.c, C.int64_t(period.Nanoseconds()), C.int64_t(deadline),
+		(*C.PlhWait)(unsafe.Pointer(unsafe.SliceData(known))), C.uint32_t(len(known)),
+		(*C.PlhWait)(unsafe.Pointer(unsafe.SliceData(found))), C.uint32_t(len(found)), &t.wake)
+	w := &t.wake
+	wake.Now = snapshot.Micros(w.now)
+	wake.NowNs = sampler.Monotonic(w.now_ns)
+	wake.Previous = snapshot.Micros(w.previous)
+	wake.GapBegan = snapshot.Micros(w.gap_began)
+	wake.GapEnded = snapshot.Micros(w.gap_ended)
+	wake.FlushRequest = uint64(w.flush_request)
+	wake.Reasons = sampler.Reasons(w.reasons)
+	wake.Waiting = int(w.n_waiting)
+	wake.Lost = int(w.n_lost)
+	wake.TicksDone = int64(w.ticks_done)
+	wake.TicksLate = int64(w.ticks_late)
+	wake.TicksMissed = int64(w.ticks_missed)
+	wake.LastSweep = time.Duration(w.last_sweep_ns)
+	wake.LastWasTick = w.last_was_tick != 0
+	for i := range wake.Sweeps {
+		wake.Sweeps[i] = uint32(w.sweep_hist[i])
+	}
+	return int(w.n_found), t.result("wait", rc)
+}
+
+// Locks implements sampler.Probes.
+func (t *Table) Locks(waits []snapshot.Wait, insist bool, locks []snapshot.Lock, holders []snapshot.Holder, queue []snapshot.Queued, walk *sampler.Walk) error {
+	t.walk.request = 0
+	if insist {
+		t.walk.request = C.PLH_WALK_INSIST
+	}
+	rc := C.call_locks(t.c,
+		(*C.PlhWait)(unsafe.Pointer(unsafe.SliceData(waits))), C.uint32_t(len(waits)),
+		(*C.PlhLock)(unsafe.Pointer(unsafe.SliceData(locks))), C.uint32_t(len(locks)),
+		(*C.PlhHolder)(unsafe.Pointer(unsafe.SliceData(holders))), C.uint32_t(len(holders)),
+		(*C.PlhQueued)(unsafe.Pointer(unsafe.SliceData(queue))), C.uint32_t(len(queue)), &t.walk)
+	w := &t.walk
+	walk.TakenAt = snapshot.Micros(w.taken_at)
+	walk.Apart = w.flags&C.PLH_WALK_APART != 0
+	walk.Overflow = w.flags&C.PLH_WALK_OVERFLOW != 0
+	walk.Locks, walk.Holders, walk.Queued = int(w.n_locks), int(w.n_holders), int(w.n_queued)
+	walk.Moved = int(w.n_moved)
+	walk.PartitionsTaken = int64(w.partitions_taken)
+	walk.PartitionsBusy = int64(w.partitions_busy)
+	walk.Took = time.Duration(w.walk_ns)
+	for i := range walk.Holds {
+		walk.Holds[i] = uint32(w.hold_hist[i])
+	}
+	return t.result("locks", rc)
+}
+
+// Sessions implements sampler.Probes. It returns details in the order of refs,
+// nil for a session that is gone or could not be read.
+func (t *Table) Sessions(refs []sampler.Ref, textEach int, each func(i int, s *sampler.RawSession)) error {
+	if len(refs) == 0 {
+		return nil
+	}
+	if cap(t.sessions) < len(refs) {
+		t.sessions = make([]C.PlhSession, len(refs))
+	}
+	rows := t.sessions[:len(refs)]
+	for i, r := range refs {
+		rows[i].slot, rows[i].pid = C.int32_t(r.Slot), C.int32_t(r.Pid)
+	}
+	if err := t.result("sessions", C.call_sessions(t.c, &rows[0], C.uint32_t(len(rows)),
+		(*C.char)(unsafe.Pointer(&t.text[0])), C.uint32_t(len(t.text)), C.uint32_t(textEach))); err != nil {
+		return err
+	}
+	for i := range rows {
+		c := &rows[i]
+		raw := sampler.RawSession{
+			Status:          snapshot.SessionStatus(c.status),
+			Slot:            int32(c.slot),
+			Pid:             int32(c.pid),
+			LeaderPid:       int32(c.leader_pid),
+			State:           snapshot.State(c.state),
+			Database:        uint32(c.database),
+			Role:            uint32(c.role),
+			Wraparound:      c.flags&C.PLH_SESSION_TO_PREVENT_WRAPAROUND != 0,
+			TextCut:         c.text_cut != 0,
+			BackendStart:    snapshot.Micros(c.backend_start),
+			XactStart:       snapshot.Micros(c.xact_start),
+			QueryStart:      snapshot.Micros(c.query_start),
+			StateChange:     snapshot.Micros(c.state_change),
+			QueryID:         int64(c.query_id),
+			BackendType:     chars(&c.backend_type),
+			ApplicationName: chars(&c.application_name),
+			ClientAddr:      chars(&c.client_addr),
+		}
+		from, to := uint64(c.text_offset), uint64(c.text_offset)+uint64(c.text_length)
+		if to <= uint64(len(t.text)) {
+			raw.Text = t.text[from:to]
+		}
+		each(i, &raw)
+	}
+	return nil
+}
+
+// chars returns the bytes of a NUL-terminated array of C; they are C's and
+// valid until the next call.
+func chars(a *[64]C.char) []byte {
+	b := (*[64]byte)(unsafe.Pointer(a))[:]
+	if i := bytes.IndexByte(b, 0); i >= 0 {
+		return b[:i]
+	}
+	return b
+}
+
+// Conflicts returns the server's conflict table.
+func (t *Table) Conflicts() (lockmgr.Conflicts, error) {
+	var masks [16]C.uint32_t
+	var conflicts lockmgr.Conflicts
+	if err := t.result("conflicts", C.call_conflicts(t.c, &masks[0], C.uint32_t(len(masks)))); err != nil {
+		return conflicts, err
+	}
+	for i := range conflicts {
+		conflicts[i] = uint32(masks[i])
+	}
+	return conflicts, nil
+}
+
+// Settings returns settings and server facts as JSON.
+func (t *Table) Settings() ([]byte, error) {
+	for {
+		var length C.uint32_t
+		rc := C.call_settings(t.c, (*C.char)(unsafe.Pointer(&t.json[0])), C.uint32_t(len(t.json)), &length)
+		if rc == C.PLH_TOO_SMALL && int(length) > len(t.json) {
+			t.json = make([]byte, length)
+			continue
+		}
+		if err := t.result("settings", rc); err != nil {
+			return nil, err
+		}
+		return bytes.Clone(t.json[:length]), nil
+	}
+}
+
+// Log writes one message to the server log.
+func (t *Table) Log(m sampler.Message) error {
+	data := func(s string) (*C.char, C.uint32_t) {
+		return (*C.char)(unsafe.Pointer(unsafe.StringData(s))), C.uint32_t(len(s))
+	}
+	text, textLen := data(m.Text)
+	detail, detailLen := data(m.Detail)
+	hint, hintLen := data(m.Hint)
+	return t.result("log", C.call_log(t.c, C.int32_t(m.Level), text, textLen, detail, detailLen, hint, hintLen))
+}
+
+// Publish shows st to sessions. Busy means: try again later.
+func (t *Table) Publish(st *sampler.Status) error {
+	c := &t.status
+	*c = C.PlhStatus{
+		last_flush:      C.int64_t(st.LastFlush),
+		recording_since: C.int64_t(st.RecordingSince),
+		errors:          C.uint64_t(st.Errors),
+		rows_written:    C.uint64_t(st.RowsWritten),
+		rows_merged:     C.uint64_t(st.RowsMerged),
+		rows_dropped:    C.uint64_t(st.RowsDropped),
+		queue_bytes:     C.uint64_t(st.QueueBytes),
+		last_error_at:   C.int64_t(st.LastErrorAt),
+	}
+	fill(c.state[:], st.State)
+	fill(c.last_error[:], st.LastError)
+	fill(c.hint[:], st.Hint)
+	return t.result("publish", C.call_publish(t.c, c))
+}
+
+// fill copies s into an array of C, cut to leave room for the closing NUL.
+func fill(to []C.char, s string) {
+	n := min(len(s), len(to)-1)
+	for n > 0 && n < len(s) && s[n]&0xC0 == 0x80 {
+		n-- // not in the middle of a character
+	}
+	for i := 0; i < n; i++ {
+		to[i] = C.char(s[i])
+	}
+	to[n] = 0
+}
+
+// Flushed answers flush() up to ticket.
+func (t *Table) Flushed(ticket uint64) error {
+	return t.result("flushed", C.call_flushed(t.c, C.uint64_t(ticket)))
+}
+
+func (t *Table) result(name string, rc C.int32_t) error {
+	switch rc {
+	case C.PLH_OK:
+		return nil
+	case C.PLH_BUSY:
+		return sampler.ErrBusy
+	case C.PLH_TOO_SMALL:
+		return fmt.Errorf("probe %s: buffer too small", name)
+	default:
+		var text [1024]byte
+		C.call_last_error(t.c, (*C.char)(unsafe.Pointer(&text[0])), C.uint32_t(len(text)))
+		n := bytes.IndexByte(text[:], 0)
+		return fmt.Errorf("probe %s: %w", name, errors.New(string(text[:max(n, 0)])))
+	}
+}

@@ -1,0 +1,195 @@
+package queue
+
+import (
+	"sync"
+	"time"
+	"unsafe"
+
+	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/snapshot"
+)
+
+// Limit bounds what the queue holds.
+type Limit struct {
+	Bytes int64         // estimated memory, taken batches included
+	Age   time.Duration // from the newest batch back; 0 for no bound
+}
+
+// Lost tells what was dropped since the last Take.
+type Lost struct {
+	Batches int
+	Rows    int64
+	Began   snapshot.Micros
+	Ended   snapshot.Micros
+	Ticket  uint64 // highest flush() ticket among them
+}
+
+// Item is one batch and the moment from which on it holds the facts.
+type Item struct {
+	Batch *history.Batch
+	From  snapshot.Micros // the CompleteTo of the batch before it
+	Bytes int64
+}
+
+// Queue is safe for one producer and one consumer, and for readers of its
+// counters. mu protects all below it and is held for a few moves only.
+type Queue struct {
+	ready chan struct{}
+
+	mu       sync.Mutex
+	limit    Limit
+	items    []Item
+	queued   int64 // bytes in items
+	taken    int64 // bytes handed out and not released
+	lost     Lost
+	complete snapshot.Micros // CompleteTo of the last batch pushed
+}
+
+// New returns an empty queue.
+func New(limit Limit) *Queue {
+	return &Queue{limit: limit, ready: make(chan struct{}, 1)}
+}
+
+// SetLimit changes the bounds; a smaller one acts at the next Push.
+func (q *Queue) SetLimit(limit Limit) {
+	q.mu.Lock()
+	q.limit = limit
+	q.mu.Unlock()
+}
+
+// Push hands b over. It never waits; when there is no room the oldest batches
+// are dropped, in the last resort b itself.
+func (q *Queue) Push(b *history.Batch) {
+	item := Item{Batch: b, Bytes: size(b)}
+
+	q.mu.Lock()
+	item.From = q.complete
+	if item.From == 0 || item.From > b.CompleteTo {
+		item.From = b.CompleteTo // first batch, or the clock was set back
+	}
+	q.complete = b.CompleteTo
+	q.items = append(q.items, item)
+	q.queued += item.Bytes
+	for len(q.items) > 0 && q.overLocked() {
+		q.dropOldestLocked()
+	}
+	q.mu.Unlock()
+
+	select {
+	case q.ready <- struct{}{}:
+	default: // the consumer has not yet seen the last one
+	}
+}
+
+func (q *Queue) overLocked() bool {
+	if q.queued+q.taken > q.limit.Bytes {
+		return true
+	}
+	oldest := q.items[0].Batch.CompleteTo
+	return q.limit.Age > 0 && q.complete.Sub(oldest) > q.limit.Age
+}
+
+func (q *Queue) dropOldestLocked() {
+	old := q.items[0]
+	q.items[0] = Item{} // let go of the batch
+	q.items = q.items[1:]
+	q.queued -= old.Bytes
+
+	rows := int64(old.Batch.Rows())
+	if old.Batch.Ticket > q.lost.Ticket {
+		q.lost.Ticket = old.Batch.Ticket
+	}
+	if rows == 0 {
+		return // a time of which there was nothing to tell is not lost
+	}
+	if q.lost.Batches == 0 {
+		q.lost.Began = old.From
+	}
+	q.lost.Ended = old.Batch.CompleteTo
+	q.lost.Batches++
+	q.lost.Rows += rows
+}
+
+// Take hands out batches from the old end, at least one when there is any and
+// no more than maxBytes otherwise, and what was dropped before them.
+func (q *Queue) Take(maxBytes int64) ([]Item, Lost) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+
+	var n int
+	var bytes int64
+	for n < len(q.items) && (n == 0 || bytes+q.items[n].Bytes <= maxBytes) {
+		bytes += q.items[n].Bytes
+		n++
+	}
+	items := make([]Item, n)
+	copy(items, q.items)
+	clear(q.items[:n])
+	q.items = q.items[n:]
+	q.queued -= bytes
+	q.taken += bytes
+	lost := q.lost
+	q.lost = Lost{}
+	return items, lost
+}
+
+// Release says that items got by Take are not held any more.
+func (q *Queue) Release(items []Item) {
+	var bytes int64
+	for i := range items {
+		bytes += items[i].Bytes
+	}
+	q.mu.Lock()
+	q.taken -= bytes
+	q.mu.Unlock()
+}
+
+// Ready is signalled after each Push; one signal may stand for several.
+func (q *Queue) Ready() <-chan struct{} { return q.ready }
+
+// Bytes returns the estimated memory of all that is queued or taken.
+func (q *Queue) Bytes() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.queued + q.taken
+}
+
+// Len returns the number of batches queued.
+func (q *Queue) Len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.items)
+}
+
+// size estimates the memory behind b. Sessions are shared between the
+// episodes of a batch and counted once; those shared between batches are
+// counted in each, so the estimate errs to the safe side.
+func size(b *history.Batch) int64 {
+	total := int64(unsafe.Sizeof(*b))
+	seen := make(map[*snapshot.Session]struct{})
+	session := func(s *snapshot.Session) {
+		if s == nil {
+			return
+		}
+		if _, ok := seen[s]; ok {
+			return
+		}
+		seen[s] = struct{}{}
+		total += int64(unsafe.Sizeof(*s)) + int64(len(s.Query)+len(s.ApplicationName)+len(s.BackendType)+len(s.ClientAddr))
+	}
+	for _, list := range [][]history.Episode{b.Closed, b.Open} {
+		for i := range list {
+			e := &list[i]
+			total += int64(unsafe.Sizeof(*e)) +
+				int64(cap(e.Edges))*int64(unsafe.Sizeof(history.Edge{})) + int64(cap(e.SoftPids))*4
+			session(e.Waiter)
+			for j := range e.Edges {
+				session(e.Edges[j].Blocker)
+			}
+		}
+	}
+	total += int64(len(b.Short)) * int64(unsafe.Sizeof(history.ShortWait{}))
+	total += int64(len(b.Gaps)) * int64(unsafe.Sizeof(history.Gap{}))
+	total += int64(len(b.Health)) * int64(unsafe.Sizeof(history.Health{}))
+	return total
+}

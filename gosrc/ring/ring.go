@@ -1,0 +1,117 @@
+package ring
+
+import (
+	"time"
+
+	"pg_lock_history/gosrc/snapshot"
+)
+
+// Segments is the number of segments, as in sql/parts/10_tables.sql.
+const Segments = 8
+
+// aheadQuarters is the part of a segment's share, in quarters, at which emptying
+// of the next one begins; see doc.go.
+const aheadQuarters = 3
+
+// Next returns the segment that follows seg. It has to be empty before the
+// first row of its new round is written.
+func Next(seg int) int { return (seg + 1) % Segments }
+
+// Row is one row of the ring table.
+type Row struct {
+	Round    int64           // how often the segment has been opened
+	OpenedAt snapshot.Micros // 0: never
+	ClosedAt snapshot.Micros // 0: open, or never opened
+	Empty    bool
+}
+
+// Rows is the whole ring table, by segment.
+type Rows [Segments]Row
+
+// Settings bound the ring.
+type Settings struct {
+	Retention time.Duration
+	MaxSize   int64 // bytes
+}
+
+// ShareTime returns how long a segment is meant to stay open.
+func (s Settings) ShareTime() time.Duration { return s.Retention / (Segments - 1) }
+
+// ShareSize returns how many bytes a segment is meant to hold.
+func (s Settings) ShareSize() int64 { return s.MaxSize / Segments }
+
+// Action is what has to be done before rows are written.
+type Action int
+
+// Decide's answers.
+const (
+	Stay      Action = iota // write to the current segment
+	EmptyNext               // try to empty the next one; write to the current in any case
+	Advance                 // open the next one, which is empty, and write to it
+	Grow                    // full, the next one is not empty: try to, else write to the current
+	Held                    // twice its share, the next one is not empty: try to, else drop
+)
+
+func (a Action) String() string {
+	return [...]string{"stay", "empty next", "advance", "grow", "held"}[a]
+}
+
+// Decision says what to do and with which segments.
+type Decision struct {
+	Action  Action
+	Current int // -1 when none was ever opened
+	Next    int
+}
+
+// Current returns the segment that is open, -1 for none.
+func Current(rows *Rows) int {
+	current := -1
+	for seg := range rows {
+		r := &rows[seg]
+		if r.OpenedAt != 0 && r.ClosedAt == 0 && (current < 0 || r.Round > rows[current].Round) {
+			current = seg
+		}
+	}
+	return current
+}
+
+// Decide says what to do when bytes are in the current segment at now.
+func Decide(rows *Rows, now snapshot.Micros, bytes int64, s Settings) Decision {
+	current := Current(rows)
+	if current < 0 {
+		// The ring is new, or was reset: begin where it is empty.
+		if rows[0].Empty {
+			return Decision{Advance, -1, 0}
+		}
+		return Decision{Grow, -1, 0}
+	}
+	next := Next(current)
+	age := now.Sub(rows[current].OpenedAt)
+	share, size := s.ShareTime(), s.ShareSize()
+
+	full := age >= share || age < -share || bytes >= size
+	switch {
+	case full && rows[next].Empty:
+		return Decision{Advance, current, next}
+	case full && bytes >= 2*size:
+		return Decision{Held, current, next}
+	case full:
+		return Decision{Grow, current, next}
+	case rows[next].Empty:
+		return Decision{Stay, current, next}
+	case age >= share/4*aheadQuarters || bytes >= size/4*aheadQuarters:
+		return Decision{EmptyNext, current, next}
+	default:
+		return Decision{Stay, current, next}
+	}
+}
+
+// Fill returns how full the current segment is of its share, 1 for full.
+func Fill(rows *Rows, now snapshot.Micros, bytes int64, s Settings) float64 {
+	current := Current(rows)
+	if current < 0 || s.ShareTime() <= 0 || s.ShareSize() <= 0 {
+		return 0
+	}
+	age := max(0, now.Sub(rows[current].OpenedAt))
+	return max(float64(age)/float64(s.ShareTime()), float64(bytes)/float64(s.ShareSize()))
+}

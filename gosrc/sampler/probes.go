@@ -1,0 +1,128 @@
+package sampler
+
+import (
+	"errors"
+	"time"
+
+	"pg_lock_history/gosrc/episode"
+	"pg_lock_history/gosrc/report"
+	"pg_lock_history/gosrc/snapshot"
+)
+
+// Monotonic is a time of CLOCK_MONOTONIC in nanoseconds.
+type Monotonic int64
+
+// Reasons tells why Wait came back; the values are those of PLH_WAKE_* in probe.h.
+type Reasons uint32
+
+// Several may be set.
+const (
+	WokeChanged  Reasons = 0x01 // a heavyweight waiter came, changed or went
+	WokeDeadline Reasons = 0x02
+	WokeStop     Reasons = 0x04 // SIGTERM
+	WokeReload   Reasons = 0x08 // the configuration files were read again
+	WokeFlush    Reasons = 0x10 // a session asked for flush()
+	WokeNotify   Reasons = 0x20 // a goroutine of ours wants attention
+	WokeStopping Reasons = 0x40 // the server is stopping, clients are still there
+	WokePoked    Reasons = 0x80 // the extension was created
+)
+
+// ErrBusy is returned when a lock was not free: nothing was read, ask again.
+var ErrBusy = errors.New("a lock of the server was busy")
+
+// Wake is the answer of Wait beside the waiters found.
+type Wake struct {
+	Now          snapshot.Micros // wall clock of the last sweep
+	NowNs        Monotonic       // monotonic clock of the same
+	Previous     snapshot.Micros // wall clock of the sweep before it, 0 = none
+	GapBegan     snapshot.Micros // longest hole between two sweeps of this call,
+	GapEnded     snapshot.Micros // 0 when none was over 1 s and 3 periods
+	FlushRequest uint64
+	Reasons      Reasons
+	Waiting      int // waiters among the rows found
+	Lost         int // rows that had no room
+	TicksDone    int64
+	TicksLate    int64
+	TicksMissed  int64
+	LastSweep    time.Duration
+	LastWasTick  bool
+	Sweeps       Histogram // the sweeps before the last one
+}
+
+// Walk is the answer of Locks beside the locks copied.
+type Walk struct {
+	TakenAt         snapshot.Micros
+	Apart           bool // not taken at one moment
+	Overflow        bool // a buffer was too small
+	Locks           int
+	Holders         int
+	Queued          int
+	Moved           int // waiters whose lock went away before we got there
+	PartitionsTaken int64
+	PartitionsBusy  int64
+	Took            time.Duration
+	Holds           Histogram // time that each partition was held
+}
+
+// Ref names a process.
+type Ref = episode.Ref
+
+// RawSession is what the probe knows of one session; its byte slices are
+// valid during the call that hands it over.
+type RawSession struct {
+	Status          snapshot.SessionStatus
+	Slot            int32
+	Pid             int32
+	LeaderPid       int32
+	State           snapshot.State
+	Database        uint32
+	Role            uint32
+	Wraparound      bool
+	TextCut         bool
+	BackendStart    snapshot.Micros
+	XactStart       snapshot.Micros
+	QueryStart      snapshot.Micros
+	StateChange     snapshot.Micros
+	QueryID         int64
+	BackendType     []byte
+	ApplicationName []byte
+	ClientAddr      []byte
+	Text            []byte
+}
+
+// Status is what sessions see of the worker in status().
+type Status struct {
+	State          string
+	LastFlush      snapshot.Micros
+	RecordingSince snapshot.Micros
+	LastError      string
+	LastErrorAt    snapshot.Micros
+	Hint           string
+	Errors         uint64
+	RowsWritten    uint64
+	RowsMerged     uint64
+	RowsDropped    uint64
+	QueueBytes     uint64
+}
+
+// Message is an entry for the server log.
+type Message = report.Message
+
+// Probes is the server as the sampler sees it; package probe implements it in
+// C, tests by a scripted server on virtual time. Main thread only.
+type Probes interface {
+	// Wait sleeps and sweeps every period until there is a reason to come
+	// back, at deadline at the latest. known are the waiters of the previous
+	// answer in slot order; found is filled, the number of rows returned. A
+	// period of 0 means no sweeps.
+	Wait(period time.Duration, deadline Monotonic, known, found []snapshot.Wait, wake *Wake) (int, error)
+	// Locks copies the locks that waits are about; ErrBusy when a partition
+	// was not free and insist is off.
+	Locks(waits []snapshot.Wait, insist bool, locks []snapshot.Lock, holders []snapshot.Holder, queue []snapshot.Queued, walk *Walk) error
+	// Sessions reads the given sessions and calls each for every one of them.
+	Sessions(refs []Ref, textEach int, each func(i int, s *RawSession)) error
+	Settings() ([]byte, error)
+	Log(Message) error
+	Publish(*Status) error
+	Flushed(ticket uint64) error
+}

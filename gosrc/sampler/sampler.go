@@ -1,0 +1,543 @@
+package sampler
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"time"
+
+	"pg_lock_history/gosrc/config"
+	"pg_lock_history/gosrc/episode"
+	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/lockmgr"
+	"pg_lock_history/gosrc/report"
+	"pg_lock_history/gosrc/snapshot"
+	"pg_lock_history/gosrc/waitgraph"
+)
+
+const (
+	// idleTurn is how often a quiet server is looked at from Go: status and
+	// health. Each turn costs some 30 µs of CPU in all threads.
+	idleTurn = time.Second
+	// idlePush is how often the store hears from an idle sampler.
+	idlePush = time.Minute
+
+	// walkEvery is how often an unchanged wait graph is walked again: blockers
+	// change state (idle in transaction) without any waiter changing.
+	walkEvery = 100 * time.Millisecond
+	// Above manyWaiters a walk holds a partition long enough to space it out.
+	manyWaiters        = 256
+	walkEveryWhenMany  = 250 * time.Millisecond
+	insistAfter        = 3 // busy ticks until a partition is waited for
+	maxHolders         = 1 << 16
+	maxFailedWaits     = 10
+	maxShortKeys       = 1000
+	maxPendingGaps     = 1000
+	publishRetry       = 100 * time.Millisecond
+	firstHoldersRoom   = 1024
+	stateRecording     = "recording"
+	stateDisabled      = "disabled"
+	hintDisabled       = "Set pg_lock_history.enabled and pg_lock_history.track_locks to on and reload the configuration."
+	keyWait, keyLocks  = "probe wait", "probe locks"
+	keySessions        = "probe sessions"
+	keySettings        = "settings"
+	detailTrackLocks   = "pg_lock_history.track_locks was off"
+	detailEnabled      = "pg_lock_history.enabled was off"
+	hintProbeHasFailed = "Sampling goes on; please report this with the server log."
+)
+
+// SinkStatus is what the store says of itself.
+type SinkStatus struct {
+	State       string // stateRecording when all is well
+	LastFlush   snapshot.Micros
+	LastError   string
+	LastErrorAt snapshot.Micros
+	Hint        string
+	Errors      int64
+	RowsWritten int64
+	RowsDropped int64
+	Ticket      uint64 // highest flush() ticket that is done
+}
+
+// Sink is the store as the sampler sees it. Nothing here blocks.
+type Sink interface {
+	Push(*history.Batch)
+	Queued() int64 // bytes that wait to be written
+	Status() SinkStatus
+	// RewriteOpen reports, once each time, that all open episodes are needed again.
+	RewriteOpen() bool
+	Configure(config.Config)
+	Poke()
+	// Close asks to write what is queued and to leave the server.
+	Close()
+	WantTag(lockmgr.Tag)
+	WantSession(*snapshot.Session)
+}
+
+// Options are what a sampler is made of.
+type Options struct {
+	Probes       Probes
+	Sink         Sink
+	Log          *report.Log
+	Conflicts    lockmgr.Conflicts
+	Config       config.Config
+	MaxProcesses int
+	Fault        func() // called each turn; acts out test faults, nil in a release
+}
+
+// Sampler watches one server. Used by one thread.
+type Sampler struct {
+	o       Options
+	builder *waitgraph.Builder
+	tracker *episode.Tracker
+	cache   *sessionCache
+	health  healthMeter
+
+	// Buffers that the probes fill; made once, grown when something did not fit.
+	wake    Wake
+	walk    Walk
+	known   []snapshot.Wait // waiters of the last sweep, in slot order
+	found   []snapshot.Wait
+	locks   []snapshot.Lock
+	holders []snapshot.Holder
+	queue   []snapshot.Queued
+	graph   snapshot.Graph
+	wanted  []Ref
+
+	nextFlush Monotonic
+	nextWalk  Monotonic
+	nextTurn  Monotonic
+	walkOwed  bool // the waiters changed since the last walk
+	busy      int  // walks in a row that found a partition busy
+	failed    int  // waits in a row that failed
+	errors    int64
+	merged    int64
+	resumed   bool // the next sweep is the first after a hole or a pause
+
+	number         int64
+	ticket         uint64 // highest flush() ticket asked for
+	answered       uint64 // and the highest passed on to sessions
+	lastPush       snapshot.Micros
+	completeTo     snapshot.Micros
+	gaps           []history.Gap
+	pausedSince    snapshot.Micros // 0 while sampling
+	pauseDetail    string
+	recordingSince snapshot.Micros
+	draft          Status // a field, so that it is not allocated each second
+	published      Status
+	publishedOnce  bool
+}
+
+// New returns a sampler that is ready to Run.
+func New(o Options) *Sampler {
+	s := &Sampler{
+		o:       o,
+		builder: waitgraph.NewBuilder(o.Conflicts),
+		tracker: episode.NewTracker(trackerConfig(o.Config)),
+		cache:   newSessionCache(),
+		known:   make([]snapshot.Wait, 0, o.MaxProcesses),
+		found:   make([]snapshot.Wait, 2*o.MaxProcesses),
+		locks:   make([]snapshot.Lock, o.MaxProcesses),
+		holders: make([]snapshot.Holder, firstHoldersRoom),
+		queue:   make([]snapshot.Queued, o.MaxProcesses),
+	}
+	return s
+}
+
+func trackerConfig(c config.Config) episode.Config {
+	return episode.Config{
+		Node:             c.NodeName,
+		MinDuration:      c.MinDuration,
+		MaxRowsPerSecond: c.MaxRowsPerSecond,
+		MaxShortKeys:     maxShortKeys,
+	}
+}
+
+// Run samples until the server asks the worker to stop. What is known then has
+// been pushed to the sink when it returns.
+func (s *Sampler) Run() error {
+	for {
+		stop, err := s.turn()
+		if err != nil || stop {
+			return err
+		}
+	}
+}
+
+// period is the time between two sweeps, 0 while sampling is off.
+func (s *Sampler) period() time.Duration {
+	if !s.o.Config.Enabled || !s.o.Config.TrackLocks {
+		return 0
+	}
+	return s.o.Config.SamplePeriod
+}
+
+// turn waits for the next reason to act and acts on it.
+func (s *Sampler) turn() (stop bool, err error) {
+	period := s.period()
+	n, err := s.o.Probes.Wait(period, s.deadline(), s.known, s.found, &s.wake)
+	if err != nil {
+		return false, s.waitFailed(err)
+	}
+	s.failed = 0
+	began := time.Now()
+	w := &s.wake
+	if s.o.Fault != nil {
+		s.o.Fault()
+	}
+
+	s.pause(period)
+	if period > 0 {
+		s.sweep(s.found[:n])
+	}
+	s.accountTick(period, began)
+
+	if w.Reasons&WokeReload != 0 {
+		s.reload()
+	}
+	if w.Reasons&WokePoked != 0 {
+		s.o.Sink.Poke()
+	}
+	s.ticket = max(s.ticket, w.FlushRequest)
+	stop = w.Reasons&WokeStop != 0
+	stopping := w.Reasons&WokeStopping != 0
+	if stop {
+		s.endPause(w.Now)
+	}
+	if stop || stopping || w.Reasons&WokeFlush != 0 || w.NowNs >= s.nextFlush {
+		s.flush(stop || stopping || w.Reasons&WokeFlush != 0)
+	}
+	if stopping {
+		s.o.Sink.Close()
+	}
+	s.answer()
+	s.speak()
+	if w.Reasons&WokeNotify != 0 || w.NowNs >= s.nextTurn || stop {
+		s.publish()
+	}
+	return stop, nil
+}
+
+// deadline is when Go has to run again even if nothing happens.
+func (s *Sampler) deadline() Monotonic {
+	d := s.nextTurn
+	if s.pendingWork() && s.nextFlush < d {
+		d = s.nextFlush
+	}
+	if s.period() > 0 && (len(s.known) > 0 || s.walkOwed) && s.nextWalk < d {
+		d = s.nextWalk
+	}
+	return d
+}
+
+// pendingWork reports whether the next flush will have something to hand over.
+func (s *Sampler) pendingWork() bool {
+	return len(s.known) > 0 || s.tracker.Pending() || len(s.gaps) > 0
+}
+
+func (s *Sampler) waitFailed(err error) error {
+	s.errors++
+	s.failed++
+	s.o.Log.Add(report.Message{Level: report.Warning, Key: keyWait, Text: "could not sample: " + err.Error(), Hint: hintProbeHasFailed})
+	s.speak()
+	if s.failed >= maxFailedWaits {
+		return fmt.Errorf("sampling failed %d times in a row: %w", s.failed, err)
+	}
+	return nil
+}
+
+// sweep digests who waits now, and walks the locks when that is due.
+func (s *Sampler) sweep(found []snapshot.Wait) {
+	w := &s.wake
+	if w.GapEnded != 0 {
+		s.addGap(history.Gap{Began: w.GapBegan, Ended: w.GapEnded, Reason: history.GapLate,
+			Detail: "the worker did not get to run"})
+		s.resumed = true
+	}
+	if w.Lost > 0 {
+		s.errors++
+	}
+	changed := w.Reasons&WokeChanged != 0
+	ticks := w.TicksDone
+	if !changed && len(found) == 0 && !s.resumed {
+		return // a quiet turn
+	}
+	if s.resumed {
+		// The status may be that of a later wait: nobody looked in between.
+		for i := range found {
+			if found[i].Status != snapshot.Waiting {
+				found[i].Status = snapshot.EndedUnknown
+			}
+		}
+	}
+	previous := w.Previous
+	if previous == 0 {
+		previous = w.Now
+	}
+	s.tracker.Sweep(episode.Sweep{At: w.Now, Previous: previous, Ticks: ticks, Found: found, Resumed: s.resumed})
+	s.resumed = false
+
+	s.known = s.known[:0]
+	for i := range found {
+		if found[i].Status == snapshot.Waiting {
+			s.known = append(s.known, found[i])
+		}
+	}
+	if len(s.known) == 0 {
+		s.walkOwed = false
+		s.cache.clear()
+		return
+	}
+	if changed {
+		s.walkOwed = true
+	}
+	if s.walkOwed || w.NowNs >= s.nextWalk || w.Reasons&WokeFlush != 0 {
+		s.walkLocks()
+	}
+}
+
+// walkLocks copies the awaited locks and lets the analysis look at them.
+func (s *Sampler) walkLocks() {
+	w := &s.wake
+	err := s.o.Probes.Locks(s.known, s.busy >= insistAfter, s.locks, s.holders, s.queue, &s.walk)
+	s.health.walk(&s.walk)
+	switch {
+	case errors.Is(err, ErrBusy):
+		s.busy++
+		s.walkOwed = true
+		s.nextWalk = w.NowNs + Monotonic(s.period())
+		return
+	case err != nil:
+		s.errors++
+		s.o.Log.Add(report.Message{Level: report.Warning, Key: keyLocks, Text: "could not read the awaited locks: " + err.Error(), Hint: hintProbeHasFailed})
+		s.nextWalk = w.NowNs + Monotonic(walkEvery)
+		return
+	}
+	s.busy = 0
+	s.walkOwed = false
+	every := walkEvery
+	if len(s.known) > manyWaiters {
+		every = walkEveryWhenMany
+	}
+	s.nextWalk = w.NowNs + Monotonic(every)
+
+	s.graph = snapshot.Graph{
+		TakenAt: s.walk.TakenAt,
+		Apart:   s.walk.Apart,
+		Cut:     s.walk.Overflow,
+		Locks:   s.locks[:s.walk.Locks],
+		Holders: s.holders[:s.walk.Holders],
+		Queue:   s.queue[:s.walk.Queued],
+	}
+	g := s.builder.Build(&s.graph)
+	s.readSessions(g)
+	s.tracker.Walk(g, s.cache.lookup)
+	s.wantNames(g)
+
+	if s.walk.Overflow && len(s.holders) < maxHolders {
+		s.holders = make([]snapshot.Holder, 2*len(s.holders)) // for the next walk
+	}
+}
+
+func (s *Sampler) readSessions(g *waitgraph.Graph) {
+	s.wanted = s.tracker.Wanted(g, s.wanted[:0])
+	if len(s.wanted) == 0 {
+		return
+	}
+	textEach := s.o.Config.QueryLength
+	at := s.wake.Now
+	err := s.o.Probes.Sessions(s.wanted, textEach, func(_ int, raw *RawSession) {
+		s.cache.update(raw, at)
+	})
+	if err != nil {
+		s.errors++
+		s.o.Log.Add(report.Message{Level: report.Warning, Key: keySessions, Text: "could not read session details: " + err.Error(), Hint: hintProbeHasFailed})
+	}
+}
+
+// wantNames has the names of what was just seen looked up while they exist.
+func (s *Sampler) wantNames(g *waitgraph.Graph) {
+	for i := range g.Locks {
+		l := &g.Locks[i]
+		s.o.Sink.WantTag(lockmgr.Tag{Field1: l.Field1, Field2: l.Field2, Field3: l.Field3, Field4: l.Field4,
+			Type: lockmgr.Type(l.Type), Method: l.Method})
+	}
+	for _, r := range s.wanted {
+		if session := s.cache.lookup(r.Slot, r.Pid); session != nil {
+			s.o.Sink.WantSession(session)
+		}
+	}
+	for i := range g.Groups {
+		if p := &g.Groups[i]; p.IsPrepared {
+			s.o.Sink.WantSession(&snapshot.Session{Slot: p.Slot, Prepared: p.Xid, Database: p.Database, Role: p.Role})
+		}
+	}
+}
+
+// accountTick adds the last sweep, with all that followed from it, to health.
+func (s *Sampler) accountTick(period time.Duration, began time.Time) {
+	w := &s.wake
+	s.health.roll(w.Now, s.counters())
+	if period == 0 {
+		return
+	}
+	s.health.ticks(w, period)
+	s.health.probes.Add(w.LastSweep + time.Since(began))
+}
+
+func (s *Sampler) counters() counters {
+	st := s.o.Sink.Status()
+	var ru syscall.Rusage
+	var cpu time.Duration
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &ru) == nil {
+		cpu = time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
+	}
+	return counters{cpu: cpu, rowsWritten: st.RowsWritten, rowsMerged: s.merged,
+		rowsDropped: st.RowsDropped, errors: s.errors + st.Errors}
+}
+
+// pause keeps account of the time in which sampling is switched off.
+func (s *Sampler) pause(period time.Duration) {
+	switch {
+	case period == 0 && s.pausedSince == 0:
+		s.pausedSince = s.wake.Now
+		s.pauseDetail = detailEnabled
+		if s.o.Config.Enabled {
+			s.pauseDetail = detailTrackLocks
+		}
+	case period > 0 && s.pausedSince != 0:
+		s.endPause(s.wake.Now)
+		s.resumed = true
+	}
+}
+
+func (s *Sampler) endPause(at snapshot.Micros) {
+	if s.pausedSince == 0 {
+		return
+	}
+	s.addGap(history.Gap{Began: s.pausedSince, Ended: at, Reason: history.GapDisabled, Detail: s.pauseDetail})
+	s.pausedSince = 0
+}
+
+func (s *Sampler) addGap(g history.Gap) {
+	if len(s.gaps) >= maxPendingGaps {
+		// The newest swallows the last one: no time without samples is lost.
+		last := &s.gaps[len(s.gaps)-1]
+		last.Ended = g.Ended
+		return
+	}
+	s.gaps = append(s.gaps, g)
+}
+
+// flush hands over what became known; asked means that somebody waits for it.
+func (s *Sampler) flush(asked bool) {
+	w := &s.wake
+	s.nextFlush = w.NowNs + Monotonic(s.o.Config.FlushPeriod)
+	s.completeTo = w.Now
+
+	d := s.tracker.Drain(w.Now, episode.DrainOptions{RewriteOpen: s.o.Sink.RewriteOpen()})
+	s.merged += d.Merged
+	if asked {
+		s.health.close(w.Now, s.counters())
+	}
+	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(s.gaps) > 0 || len(s.known) > 0
+	var health []history.Health
+	if s.health.due(w.Now, busy) {
+		health = s.health.take()
+		busy = true
+	}
+	if !busy && w.Now.Sub(s.lastPush) < idlePush && w.Now >= s.lastPush {
+		return
+	}
+	s.number++
+	s.lastPush = w.Now
+	s.o.Sink.Push(&history.Batch{
+		Number:     s.number,
+		CompleteTo: w.Now,
+		Waiting:    len(s.known) > 0,
+		Closed:     d.Closed,
+		Open:       d.Open,
+		Short:      d.Short,
+		Gaps:       s.gaps,
+		Health:     health,
+		Ticket:     s.ticket,
+	})
+	s.gaps = nil
+}
+
+// answer tells sessions in flush() that their facts can be read.
+func (s *Sampler) answer() {
+	if done := s.o.Sink.Status().Ticket; done > s.answered {
+		if s.o.Probes.Flushed(done) == nil {
+			s.answered = done
+		}
+	}
+}
+
+// speak passes messages on to the server log.
+func (s *Sampler) speak() {
+	for _, m := range s.o.Log.Take() {
+		if err := s.o.Probes.Log(m); err != nil {
+			s.errors++ // there is no other place to say it
+		}
+	}
+}
+
+// publish shows the state to sessions.
+func (s *Sampler) publish() {
+	w := &s.wake
+	s.nextTurn = w.NowNs + Monotonic(idleTurn)
+	sink := s.o.Sink.Status()
+	st := &s.draft
+	*st = Status{
+		State:       sink.State,
+		LastFlush:   sink.LastFlush,
+		LastError:   sink.LastError,
+		LastErrorAt: sink.LastErrorAt,
+		Hint:        sink.Hint,
+		Errors:      uint64(s.errors + sink.Errors),
+		RowsWritten: uint64(sink.RowsWritten),
+		RowsMerged:  uint64(s.merged),
+		RowsDropped: uint64(sink.RowsDropped),
+		QueueBytes:  uint64(s.o.Sink.Queued()),
+	}
+	if sink.State == stateRecording {
+		if s.recordingSince == 0 {
+			s.recordingSince = w.Now
+		}
+		if s.o.Sink.Queued() == 0 {
+			st.LastFlush = max(st.LastFlush, s.completeTo) // nothing there to be written
+		}
+		if s.period() == 0 {
+			st.State, st.Hint = stateDisabled, hintDisabled
+		}
+	} else {
+		s.recordingSince = 0
+	}
+	st.RecordingSince = s.recordingSince
+	if s.publishedOnce && *st == s.published {
+		return
+	}
+	if err := s.o.Probes.Publish(st); err != nil {
+		s.nextTurn = w.NowNs + Monotonic(publishRetry)
+		return
+	}
+	s.published, s.publishedOnce = *st, true
+}
+
+// reload takes over new settings; those that cannot be read leave the old ones.
+func (s *Sampler) reload() {
+	raw, err := s.o.Probes.Settings()
+	if err == nil {
+		var c config.Config
+		if c, err = config.Parse(raw); err == nil {
+			s.o.Config = c
+			s.tracker.Configure(trackerConfig(c))
+			s.o.Sink.Configure(c)
+			s.o.Log.Over(keySettings)
+			return
+		}
+	}
+	s.errors++
+	s.o.Log.Add(report.Message{Level: report.Warning, Key: keySettings, Text: "the new settings could not be read, the old ones stay: " + err.Error()})
+}

@@ -1,0 +1,492 @@
+package sampler
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pg_lock_history/gosrc/config"
+	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/lockmgr"
+	"pg_lock_history/gosrc/lockmgr/lockmgrtest"
+	"pg_lock_history/gosrc/report"
+	"pg_lock_history/gosrc/snapshot"
+)
+
+// server plays the C side on virtual time: a list of moments at which its
+// state changes, swept every period as the wait probe does.
+type server struct {
+	t       *testing.T
+	now     time.Duration // since the start
+	script  []moment
+	waits   []snapshot.Wait // in slot order
+	locks   []snapshot.Lock
+	holders []snapshot.Holder
+	queue   []snapshot.Queued
+	busy    int // Locks answers ErrBusy this often
+
+	last     snapshot.Micros
+	walks    int
+	insisted int
+	wakes    int
+	asked    []Ref
+	logged   []Message
+	shown    []Status
+	answered uint64
+	settings string
+	waitErr  error
+}
+
+type moment struct {
+	at      time.Duration
+	do      func(*server)
+	reasons Reasons
+	ticket  uint64
+}
+
+const start = snapshot.Micros(800_000_000_000_000)
+
+func (s *server) wall() snapshot.Micros { return start.Add(s.now) }
+
+func (s *server) Wait(period time.Duration, deadline Monotonic, known, found []snapshot.Wait, w *Wake) (int, error) {
+	s.wakes++
+	*w = Wake{}
+	if s.waitErr != nil {
+		return 0, s.waitErr
+	}
+	step := period
+	if step == 0 {
+		step = time.Millisecond
+	}
+	for {
+		s.now += step
+		for len(s.script) > 0 && s.script[0].at <= s.now {
+			m := s.script[0]
+			s.script = s.script[1:]
+			if m.do != nil {
+				m.do(s)
+			}
+			w.Reasons |= m.reasons
+			w.FlushRequest = max(w.FlushRequest, m.ticket)
+		}
+		w.Now, w.NowNs = s.wall(), Monotonic(s.now)
+		n := 0
+		if period > 0 {
+			w.TicksDone++
+			w.LastWasTick = true
+			w.LastSweep = time.Microsecond
+			w.Previous, s.last = s.last, w.Now
+			changed := false
+			n, changed = s.compare(known, found, w)
+			if changed {
+				w.Reasons |= WokeChanged
+			}
+		}
+		if Monotonic(s.now) >= deadline {
+			w.Reasons |= WokeDeadline
+		}
+		if w.Reasons != 0 {
+			return n, nil
+		}
+		w.Sweeps.Add(time.Microsecond)
+	}
+}
+
+func (s *server) compare(known, found []snapshot.Wait, w *Wake) (n int, changed bool) {
+	add := func(row snapshot.Wait, status snapshot.WaitStatus) {
+		row.Status = status
+		found[n] = row
+		n++
+	}
+	k := 0
+	for _, now := range s.waits {
+		for k < len(known) && known[k].Slot < now.Slot {
+			add(known[k], snapshot.EndedGranted)
+			k, changed = k+1, true
+		}
+		if k < len(known) && known[k].Slot == now.Slot {
+			if known[k].Lock != now.Lock || known[k].WaitStart != now.WaitStart {
+				add(known[k], snapshot.EndedUnknown)
+				changed = true
+			}
+			k++
+		} else {
+			changed = true
+		}
+		add(now, snapshot.Waiting)
+		w.Waiting++
+	}
+	for ; k < len(known); k++ {
+		add(known[k], snapshot.EndedGranted)
+		changed = true
+	}
+	return n, changed
+}
+
+func (s *server) Locks(_ []snapshot.Wait, insist bool, locks []snapshot.Lock, holders []snapshot.Holder, queue []snapshot.Queued, w *Walk) error {
+	*w = Walk{}
+	s.walks++
+	if insist {
+		s.insisted++
+	} else if s.busy > 0 {
+		s.busy--
+		w.PartitionsBusy = 1
+		return ErrBusy
+	}
+	w.TakenAt = s.wall()
+	w.PartitionsTaken = 1
+	w.Locks, w.Holders, w.Queued = copy(locks, s.locks), copy(holders, s.holders), copy(queue, s.queue)
+	return nil
+}
+
+func (s *server) Sessions(refs []Ref, textEach int, each func(int, *RawSession)) error {
+	s.asked = append(s.asked, refs...)
+	for i, r := range refs {
+		each(i, &RawSession{Status: snapshot.SessionFound, Slot: r.Slot, Pid: r.Pid, State: snapshot.StateActive,
+			BackendStart: start.Add(-time.Hour), Text: []byte(fmt.Sprintf("statement of %d, at most %d bytes", r.Pid, textEach))})
+	}
+	return nil
+}
+
+func (s *server) Settings() ([]byte, error) { return []byte(s.settings), nil }
+func (s *server) Log(m Message) error       { s.logged = append(s.logged, m); return nil }
+func (s *server) Publish(st *Status) error  { s.shown = append(s.shown, *st); return nil }
+func (s *server) Flushed(ticket uint64) error {
+	s.answered = ticket
+	return nil
+}
+
+// recorder is a sink that writes at once.
+type recorder struct {
+	batches    []*history.Batch
+	status     SinkStatus
+	stuck      bool // writes nothing
+	rewrite    bool
+	configured []config.Config
+	poked      int
+	closed     int
+	tags       []lockmgr.Tag
+}
+
+func (r *recorder) Push(b *history.Batch) {
+	r.batches = append(r.batches, b)
+	if !r.stuck {
+		r.status.LastFlush, r.status.Ticket = b.CompleteTo, max(r.status.Ticket, b.Ticket)
+	}
+}
+func (r *recorder) Queued() int64 {
+	if r.stuck {
+		return 1000
+	}
+	return 0
+}
+func (r *recorder) Status() SinkStatus { return r.status }
+func (r *recorder) RewriteOpen() bool {
+	rewrite := r.rewrite
+	r.rewrite = false
+	return rewrite
+}
+func (r *recorder) Configure(c config.Config)     { r.configured = append(r.configured, c) }
+func (r *recorder) Poke()                         { r.poked++ }
+func (r *recorder) Close()                        { r.closed++ }
+func (r *recorder) WantTag(t lockmgr.Tag)         { r.tags = append(r.tags, t) }
+func (r *recorder) WantSession(*snapshot.Session) {}
+func (r *recorder) closedEpisodes() (all []history.Episode) {
+	for _, b := range r.batches {
+		all = append(all, b.Closed...)
+	}
+	return all
+}
+func (r *recorder) gaps() (all []history.Gap) {
+	for _, b := range r.batches {
+		all = append(all, b.Gaps...)
+	}
+	return all
+}
+
+func testConfig() config.Config {
+	return config.Config{Enabled: true, TrackLocks: true, NodeName: "n", SamplePeriod: 10 * time.Millisecond,
+		FlushPeriod: time.Second, MinDuration: 100 * time.Millisecond, MaxRowsPerSecond: 1000, QueryLength: 64}
+}
+
+// play runs a sampler on srv until the script's last moment, which stops it.
+func play(t *testing.T, srv *server, sink *recorder, cfg config.Config, length time.Duration) *Sampler {
+	t.Helper()
+	if sink.status.State == "" {
+		sink.status.State = stateRecording
+	}
+	srv.t = t
+	srv.script = append(srv.script, moment{at: length, reasons: WokeStop})
+	s := New(Options{Probes: srv, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: cfg, MaxProcesses: 16})
+	if err := s.Run(); err != nil {
+		t.Fatalf("run: %v", err)
+	}
+	return s
+}
+
+// Pid 101 in slot 1 waits for AccessExclusiveLock on relation 16384, which pid
+// 100 in slot 0 holds in AccessShareLock.
+func alterWaits(s *server) {
+	since := s.wall()
+	s.waits = []snapshot.Wait{{Lock: 1, WaitStart: since, Slot: 1, Pid: 101, WaitEvent: 0x03000000}}
+	s.locks = []snapshot.Lock{{Lock: 1, Field1: 5, Field2: 16384, Type: 0, Method: 1, NHolders: 1, NQueued: 1}}
+	s.holders = []snapshot.Holder{{Slot: 0, Pid: 100, LeaderSlot: 0, LeaderPid: 100, HoldMask: 1 << 1}}
+	s.queue = []snapshot.Queued{{WaitStart: since, Slot: 1, Pid: 101, LeaderSlot: 1, LeaderPid: 101, Mode: 8}}
+}
+
+func nobodyWaits(s *server) { s.waits, s.locks, s.holders, s.queue = nil, nil, nil, nil }
+
+func TestWaitBecomesEpisode(t *testing.T) {
+	srv := &server{script: []moment{{at: 1500 * time.Millisecond, do: alterWaits}, {at: 4 * time.Second, do: nobodyWaits}}}
+	sink := &recorder{}
+	play(t, srv, sink, testConfig(), 6*time.Second)
+
+	closed := sink.closedEpisodes()
+	if len(closed) != 1 {
+		t.Fatalf("%d episodes ended, want 1", len(closed))
+	}
+	e := closed[0]
+	if e.Start != start.Add(1500*time.Millisecond) {
+		t.Errorf("start %v, want the server's own", e.Start.Sub(start))
+	}
+	if d := e.End.Sub(e.Start); d < 2490*time.Millisecond || d > 2500*time.Millisecond {
+		t.Errorf("lasted %v, want 2.5 s less at most one period", d)
+	}
+	if e.Outcome != history.Granted || e.Mode != 8 || e.Tag.RelationOID() != 16384 {
+		t.Errorf("outcome %v mode %v tag %+v", e.Outcome, e.Mode, e.Tag)
+	}
+	if e.Waiter == nil || e.Waiter.Query != "statement of 101, at most 64 bytes" {
+		t.Errorf("waiter %+v", e.Waiter)
+	}
+	if len(e.Edges) != 2 || e.Edges[0].Blocker.Pid != 100 || e.Edges[1].Blocker.Pid != 100 {
+		t.Errorf("edges %+v, want pid 100 as hard and root blocker", e.Edges)
+	}
+	open := 0
+	for _, b := range sink.batches {
+		open += len(b.Open)
+	}
+	if open == 0 {
+		t.Error("the wait lasted over two flushes and was never handed out as open")
+	}
+	if len(sink.tags) == 0 || sink.tags[0].RelationOID() != 16384 {
+		t.Errorf("names asked for: %+v, want relation 16384 at once", sink.tags)
+	}
+}
+
+func TestQuietServerIsLeftAlone(t *testing.T) {
+	srv := &server{}
+	sink := &recorder{}
+	play(t, srv, sink, testConfig(), 60*time.Second)
+	if srv.walks != 0 || len(srv.asked) != 0 {
+		t.Errorf("%d walks, %d sessions read while nobody waited", srv.walks, len(srv.asked))
+	}
+	if srv.wakes > 62 {
+		t.Errorf("Go ran %d times in 60 quiet seconds, want once a second", srv.wakes)
+	}
+	if len(sink.batches) > 3 {
+		t.Errorf("%d batches in a quiet minute", len(sink.batches))
+	}
+	last := srv.shown[len(srv.shown)-1]
+	if behind := srv.wall().Sub(last.LastFlush); behind > 2*time.Second {
+		t.Errorf("last_flush is %v behind although there was nothing to write", behind)
+	}
+}
+
+func TestLongWaitCostsNoMoreThanTenWalksASecond(t *testing.T) {
+	srv := &server{script: []moment{{at: time.Second, do: alterWaits}}}
+	play(t, srv, &recorder{}, testConfig(), 11*time.Second)
+	if srv.walks < 90 || srv.walks > 102 {
+		t.Errorf("%d walks in 10 s of an unchanged wait, want about 10 a second", srv.walks)
+	}
+}
+
+func TestBusyPartitionIsInsistedOnAfterThreeTicks(t *testing.T) {
+	srv := &server{busy: 100, script: []moment{{at: time.Second, do: alterWaits}}}
+	sink := &recorder{}
+	play(t, srv, sink, testConfig(), 1200*time.Millisecond)
+	if srv.insisted == 0 {
+		t.Fatal("never waited for the busy partition")
+	}
+	if tried := 100 - srv.busy; tried < insistAfter {
+		t.Errorf("insisted after %d busy tries, want %d", tried, insistAfter)
+	}
+	var busy int64
+	for _, b := range sink.batches {
+		for _, h := range b.Health {
+			busy += h.PartitionsBusy
+		}
+	}
+	if busy < insistAfter {
+		t.Errorf("health counts %d busy partitions, want at least %d", busy, insistAfter)
+	}
+}
+
+func TestFlushIsAnsweredWithFreshFacts(t *testing.T) {
+	srv := &server{script: []moment{
+		{at: 1100 * time.Millisecond, do: alterWaits},
+		{at: 1300 * time.Millisecond, reasons: WokeFlush, ticket: 7},
+	}}
+	sink := &recorder{}
+	play(t, srv, sink, testConfig(), 1400*time.Millisecond)
+	for _, b := range sink.batches {
+		if b.Ticket == 7 {
+			if len(b.Open) != 1 || len(b.Health) == 0 {
+				t.Errorf("the batch of flush() has %d open waits and %d rows of health, want both", len(b.Open), len(b.Health))
+			}
+			if srv.answered != 7 {
+				t.Errorf("answered up to %d, want 7", srv.answered)
+			}
+			return
+		}
+	}
+	t.Fatal("no batch carries the ticket")
+}
+
+func TestFlushIsNotAnsweredBeforeItIsWritten(t *testing.T) {
+	srv := &server{script: []moment{{at: time.Second, reasons: WokeFlush, ticket: 3}}}
+	play(t, srv, &recorder{stuck: true}, testConfig(), 2*time.Second)
+	if srv.answered != 0 {
+		t.Errorf("answered %d while nothing was written", srv.answered)
+	}
+	for _, st := range srv.shown {
+		if st.LastFlush != 0 {
+			t.Fatalf("last_flush %v shown while nothing was written", st.LastFlush)
+		}
+	}
+}
+
+func TestSwitchedOffTimeIsAGap(t *testing.T) {
+	off := `{"settings":{"enabled":false,"track_locks":true,"database":"postgres","sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,"query_text":"full","query_length":64,"memory_limit_mb":64,"node_name":"n"},
+		"server":{"version_num":150000,"port":5432,"worker_start":1,"system_identifier":"1","extension_version":"1.0"}}`
+	on := strings.Replace(off, `"enabled":false`, `"enabled":true`, 1)
+	srv := &server{settings: off, script: []moment{
+		{at: time.Second, do: alterWaits},
+		{at: 2 * time.Second, reasons: WokeReload},
+		{at: 4 * time.Second, do: nobodyWaits},
+		{at: 5 * time.Second, reasons: WokeReload, do: func(s *server) { s.settings = on }},
+	}}
+	sink := &recorder{}
+	play(t, srv, sink, testConfig(), 8*time.Second)
+
+	gaps := sink.gaps()
+	if len(gaps) != 1 || gaps[0].Reason != history.GapDisabled {
+		t.Fatalf("gaps %+v, want one: disabled", gaps)
+	}
+	if b, e := gaps[0].Began.Sub(start), gaps[0].Ended.Sub(start); b < 2*time.Second || b > 2100*time.Millisecond || e < 5*time.Second || e > 5100*time.Millisecond {
+		t.Errorf("gap from %v to %v, want from 2 s to 5 s", b, e)
+	}
+	closed := sink.closedEpisodes()
+	if len(closed) != 1 || closed[0].Outcome != history.Unknown {
+		t.Fatalf("ended %+v, want one wait of unknown outcome: nobody looked when it ended", closed)
+	}
+	if end := closed[0].End.Sub(start); end > 2100*time.Millisecond {
+		t.Errorf("ended at %v, want at the last sight of it", end)
+	}
+	disabled := false
+	for _, st := range srv.shown {
+		disabled = disabled || st.State == stateDisabled
+	}
+	if !disabled {
+		t.Error("status never said disabled")
+	}
+}
+
+func TestHoleBetweenSweepsIsAGap(t *testing.T) {
+	srv := &server{script: []moment{{at: 2 * time.Second, reasons: WokeDeadline, do: func(s *server) { s.now += 3 * time.Second }}}}
+	sink := &recorder{}
+	gapped := &gapServer{server: srv}
+	srv.script = append(srv.script, moment{at: 7 * time.Second, reasons: WokeStop})
+	sink.status.State = stateRecording
+	s := New(Options{Probes: gapped, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: testConfig(), MaxProcesses: 16})
+	if err := s.Run(); err != nil {
+		t.Fatal(err)
+	}
+	gaps := sink.gaps()
+	if len(gaps) != 1 || gaps[0].Reason != history.GapLate || gaps[0].Ended.Sub(gaps[0].Began) < 3*time.Second {
+		t.Errorf("gaps %+v, want one of 3 s: late", gaps)
+	}
+}
+
+// gapServer reports holes as the wait probe does.
+type gapServer struct{ *server }
+
+func (g *gapServer) Wait(period time.Duration, deadline Monotonic, known, found []snapshot.Wait, w *Wake) (int, error) {
+	before := g.wall()
+	n, err := g.server.Wait(period, deadline, known, found, w)
+	if w.Now.Sub(before) > 2*time.Second {
+		w.GapBegan, w.GapEnded = before, w.Now
+	}
+	return n, err
+}
+
+func TestSettingsThatCannotBeReadLeaveTheOldOnes(t *testing.T) {
+	srv := &server{settings: `{"settings":{}}`, script: []moment{{at: time.Second, reasons: WokeReload}}}
+	sink := &recorder{}
+	s := play(t, srv, sink, testConfig(), 2*time.Second)
+	if s.o.Config.SamplePeriod != 10*time.Millisecond || len(sink.configured) != 0 {
+		t.Error("the settings were replaced by unreadable ones")
+	}
+	if len(srv.logged) != 1 || !strings.Contains(srv.logged[0].Text, "pg_lock_history.") {
+		t.Errorf("logged %+v, want one message that names the setting", srv.logged)
+	}
+}
+
+func TestServerStopping(t *testing.T) {
+	srv := &server{script: []moment{{at: time.Second, do: alterWaits}, {at: 1500 * time.Millisecond, reasons: WokeStopping}}}
+	sink := &recorder{}
+	play(t, srv, sink, testConfig(), 3*time.Second)
+	if sink.closed != 1 {
+		t.Errorf("the sink was asked %d times to leave, want once", sink.closed)
+	}
+	open := 0
+	for _, b := range sink.batches {
+		if b.CompleteTo <= start.Add(1600*time.Millisecond) {
+			open += len(b.Open)
+		}
+	}
+	if open != 1 {
+		t.Error("the open wait was not handed over before the sink left")
+	}
+}
+
+func TestPokeReachesTheSink(t *testing.T) {
+	srv := &server{script: []moment{{at: time.Second, reasons: WokePoked}}}
+	sink := &recorder{}
+	play(t, srv, sink, testConfig(), 2*time.Second)
+	if sink.poked != 1 {
+		t.Errorf("poked %d times, want once", sink.poked)
+	}
+}
+
+func TestFailingProbeEndsTheRun(t *testing.T) {
+	broken := errors.New("probe wait: broken")
+	srv := &server{waitErr: broken}
+	s := New(Options{Probes: srv, Sink: &recorder{}, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: testConfig(), MaxProcesses: 16})
+	if err := s.Run(); !errors.Is(err, broken) {
+		t.Errorf("run ended with %v, want the probe's error", err)
+	}
+	if len(srv.logged) != 1 {
+		t.Errorf("%d messages for one lasting failure, want 1", len(srv.logged))
+	}
+}
+
+func TestQuietTurnAllocatesNothing(t *testing.T) {
+	srv := &server{t: t}
+	sink := &recorder{}
+	sink.status.State = stateRecording
+	s := New(Options{Probes: srv, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: testConfig(), MaxProcesses: 16})
+	turn := func() {
+		if _, err := s.turn(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 5 {
+		turn()
+	}
+	srv.shown = make([]Status, 0, 1000)
+	if n := testing.AllocsPerRun(20, turn); n != 0 {
+		t.Errorf("a quiet turn allocates %v times", n)
+	}
+}

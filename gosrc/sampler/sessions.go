@@ -1,0 +1,67 @@
+package sampler
+
+import "pg_lock_history/gosrc/snapshot"
+
+// sessionCache keeps the last details read of each participant, so that an
+// unchanged session costs no memory and shares one value between all facts
+// that name it. Bounded by the number of processes; emptied when nobody waits.
+type sessionCache struct {
+	bySlot map[int32]*snapshot.Session
+}
+
+func newSessionCache() *sessionCache {
+	return &sessionCache{bySlot: make(map[int32]*snapshot.Session)}
+}
+
+// lookup returns what is known of a process, nil when nothing is.
+func (c *sessionCache) lookup(slot, pid int32) *snapshot.Session {
+	if s := c.bySlot[slot]; s != nil && s.Pid == pid {
+		return s
+	}
+	return nil
+}
+
+// update takes over what the probe read. A session that could not be read
+// keeps its last details: it was there a moment ago.
+func (c *sessionCache) update(raw *RawSession, at snapshot.Micros) {
+	if raw.Status != snapshot.SessionFound {
+		return
+	}
+	if old := c.lookup(raw.Slot, raw.Pid); old != nil && same(old, raw) {
+		return
+	}
+	c.bySlot[raw.Slot] = &snapshot.Session{
+		Slot:            raw.Slot,
+		Pid:             raw.Pid,
+		LeaderPid:       raw.LeaderPid,
+		State:           raw.State,
+		Database:        raw.Database,
+		Role:            raw.Role,
+		Wraparound:      raw.Wraparound,
+		QueryCut:        raw.TextCut,
+		BackendStart:    raw.BackendStart,
+		XactStart:       raw.XactStart,
+		QueryStart:      raw.QueryStart,
+		StateChange:     raw.StateChange,
+		SeenAt:          at,
+		QueryID:         raw.QueryID,
+		BackendType:     string(raw.BackendType),
+		ApplicationName: string(raw.ApplicationName),
+		ClientAddr:      string(raw.ClientAddr),
+		Query:           string(raw.Text),
+	}
+}
+
+// same compares without allocating: the conversions in comparisons are free.
+func same(s *snapshot.Session, raw *RawSession) bool {
+	return s.State == raw.State && s.StateChange == raw.StateChange &&
+		s.QueryStart == raw.QueryStart && s.XactStart == raw.XactStart &&
+		s.BackendStart == raw.BackendStart && s.QueryID == raw.QueryID &&
+		s.LeaderPid == raw.LeaderPid && s.Wraparound == raw.Wraparound &&
+		s.Database == raw.Database && s.Role == raw.Role &&
+		s.ApplicationName == string(raw.ApplicationName) &&
+		s.BackendType == string(raw.BackendType) &&
+		s.ClientAddr == string(raw.ClientAddr) && s.Query == string(raw.Text)
+}
+
+func (c *sessionCache) clear() { clear(c.bySlot) }

@@ -1,0 +1,64 @@
+// Package store carries facts from the queue to the ring tables, in its own
+// time and in its own session.
+//
+// # Why a client session
+//
+// The writer is an ordinary session of the server, reached over its socket, on
+// a goroutine of its own. A stalled disk, a locked history table or a slow COPY
+// stops that goroutine only; the sampler goes on, since those are the moments
+// when the samples matter. While the writer stands still the queue fills up to
+// its bound, and what it had to drop becomes a gap with a reason.
+//
+// # Two goroutines
+//
+// Run owns both and has ended both when it returns. The writer (store.go,
+// session.go, write.go, turn.go) owns the connection to the history and all
+// state about it. The namer (names.go) owns short connections to this server
+// and turns OIDs into names. What other goroutines may touch is: Status and
+// RewriteOpen (atomics), Configure, Poke and Stopping (signals), Names.Want*.
+// Each goroutine recovers its panics, reports them and starts over with a
+// fresh session; nothing here can end the process.
+//
+// # One batch, one transaction, once
+//
+// Each transaction first raises the batch number in the run row, on the
+// condition that it still is what we read; only then are rows copied. Whoever
+// lost the connection during COMMIT finds out from the number whether it went
+// through. A commit that is still under way on the old session holds the row
+// lock, so the condition cannot be passed by two. Several queued batches go
+// into one transaction; those that turn out to be in already are left out.
+//
+// Nothing to write means no transaction at all: an idle server's checkpoints
+// and WAL archiving stay idle. The heartbeat is then written every 15 minutes
+// (or each seventh of the retention, when that is less).
+//
+// # Actors
+//
+// A participant of a wait is stored once for each segment, under a hash of all
+// it says; episodes name it by that hash. Which hashes are in is remembered in
+// a bounded set, and asked of the index for those that are not in the set, so
+// a forgotten set costs a look-up and never a double row.
+//
+// # The ring
+//
+// Package ring decides, turn.go acts: the next segment is emptied ahead of
+// need with NOWAIT in a transaction of its own; at a change of segment the
+// sampler is asked (RewriteOpen) to hand out all open waits again, so that none
+// is truncated away while it lasts. The ring table is read in each transaction,
+// for several nodes may write to one history.
+//
+// # The extension may be absent
+//
+// Each transaction asks for the extension's row. Not there: state "waiting for
+// CREATE EXTENSION", facts are let go silently, no connection is kept; a short
+// one looks every 30 seconds, and at once when the shim says that CREATE
+// EXTENSION has committed. There again under another OID: everything known
+// about the old tables is thrown away.
+//
+// # Errors
+//
+// A failure is classified by SQLSTATE (failure.go) into a message that names
+// the setting and the way out. Each kind is reported once until the next
+// success and counted after that; the writer tries again after 100 ms,
+// doubling to 5 s.
+package store

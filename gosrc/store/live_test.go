@@ -1,0 +1,681 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"pg_lock_history/gosrc/config"
+	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/lockmgr"
+	"pg_lock_history/gosrc/querytext"
+	"pg_lock_history/gosrc/queue"
+	"pg_lock_history/gosrc/report"
+	"pg_lock_history/gosrc/ring"
+	"pg_lock_history/gosrc/snapshot"
+)
+
+// These tests need a server on which CREATE EXTENSION pg_lock_history works
+// and in which nothing else matters: PLH_TEST_DSN, a superuser's, over a
+// socket. Each makes a database of its own.
+
+const patience = 20 * time.Second
+
+type lab struct {
+	t      *testing.T
+	dsn    string // of the lab's own database
+	db     *pgx.Conn
+	cfg    config.Config
+	queue  *queue.Queue
+	log    *report.Log
+	store  *Store
+	cancel context.CancelFunc
+	ended  chan struct{}
+
+	mu      sync.Mutex
+	changed chan struct{} // closed and replaced at each Wake
+	tickets []uint64
+	texts   []string // of messages
+	number  int64
+	now     snapshot.Micros
+}
+
+func connect(t *testing.T, dsn string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+// newLab makes a database, with the extension when asked to.
+func newLab(t *testing.T, withExtension bool) *lab {
+	t.Helper()
+	admin := os.Getenv("PLH_TEST_DSN")
+	if admin == "" {
+		t.Skip("PLH_TEST_DSN is not set")
+	}
+	l := &lab{t: t, changed: make(chan struct{}), ended: make(chan struct{})}
+	name := fmt.Sprintf("plh_%s_%d", strings.ToLower(strings.NewReplacer("/", "_", "#", "_").Replace(t.Name())), os.Getpid())
+	if len(name) > 60 {
+		name = name[:60]
+	}
+	adminConn, err := pgx.Connect(t.Context(), admin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		defer adminConn.Close(context.Background())
+		if _, err := adminConn.Exec(context.Background(), `DROP DATABASE IF EXISTS `+pgx.Identifier{name}.Sanitize()+` WITH (FORCE)`); err != nil {
+			t.Error(err)
+		}
+	})
+	l.mustOn(adminConn, `CREATE DATABASE `+pgx.Identifier{name}.Sanitize())
+
+	cc := adminConn.Config()
+	l.dsn = fmt.Sprintf("host=%s port=%d user=%s dbname=%s", cc.Host, cc.Port, cc.User, name)
+	l.db = connect(t, l.dsn)
+	l.must(`SET client_min_messages = error`)
+	if withExtension {
+		l.must(`CREATE EXTENSION pg_lock_history`)
+	}
+	var start time.Time
+	var sysid string
+	var version int
+	row := l.db.QueryRow(t.Context(), `SELECT pg_postmaster_start_time(), system_identifier::text, current_setting('server_version_num')::int FROM pg_control_system()`)
+	if err := row.Scan(&start, &sysid, &version); err != nil {
+		t.Fatal(err)
+	}
+	l.now = snapshot.FromTime(time.Now())
+	l.cfg = config.Config{
+		Enabled: true, TrackLocks: true, Database: name, NodeName: "lab:1",
+		FlushPeriod: time.Second, Retention: 7 * 24 * time.Hour, MaxSize: 1 << 30,
+		MinDuration: 100 * time.Millisecond, QueryText: querytext.Full, QueryLength: 1024, MemoryLimit: 64 << 20,
+		Server: config.Server{
+			VersionNum: version, Port: int(cc.Port), SocketDirectories: []string{"/does/not/exist", cc.Host},
+			BootstrapRole: cc.User, PostmasterStart: snapshot.FromTime(start), WorkerStart: l.now, SystemIdentifier: 42,
+			ExtensionVersion: "1.0",
+		},
+	}
+	fmt.Sscan(sysid, &l.cfg.Server.SystemIdentifier)
+	return l
+}
+
+// start runs a store, as a new life of the worker.
+func (l *lab) start() {
+	l.t.Helper()
+	l.number = 0
+	l.queue = queue.New(queue.Limit{Bytes: 32 << 20})
+	wake := func() {
+		l.mu.Lock()
+		close(l.changed)
+		l.changed = make(chan struct{})
+		l.mu.Unlock()
+	}
+	l.log = report.New(wake)
+	l.store = New(Options{Config: l.cfg, Queue: l.queue, Log: l.log, Wake: wake,
+		Flushed: func(ticket uint64) {
+			l.mu.Lock()
+			l.tickets = append(l.tickets, ticket)
+			l.mu.Unlock()
+		},
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	l.cancel, l.ended = cancel, ended
+	go func() { l.store.Run(ctx); close(ended) }()
+	l.t.Cleanup(func() { cancel(); <-ended })
+}
+
+func (l *lab) stop() { l.cancel(); <-l.ended }
+
+// until waits for a fact; each Wake and each 10 ms are a chance for it.
+func (l *lab) until(what string, fact func() bool) {
+	l.t.Helper()
+	deadline := time.After(patience)
+	for {
+		l.mu.Lock()
+		changed := l.changed
+		l.mu.Unlock()
+		for _, m := range l.log.Take() {
+			l.texts = append(l.texts, m.Text+" | "+m.Detail+" | "+m.Hint)
+		}
+		if fact() {
+			return
+		}
+		select {
+		case <-changed:
+		case <-time.After(10 * time.Millisecond):
+		case <-deadline:
+			l.t.Fatalf("waited in vain until %s; status %+v, messages %q", what, l.store.Status(), l.texts)
+		}
+	}
+}
+
+// push hands over a batch that ends d after the last one.
+func (l *lab) push(d time.Duration, b history.Batch) snapshot.Micros {
+	l.number++
+	l.now = l.now.Add(d)
+	b.Number, b.CompleteTo = l.number, l.now
+	l.queue.Push(&b)
+	return l.now
+}
+
+func (l *lab) flushed(to snapshot.Micros) {
+	l.t.Helper()
+	l.until("the batch is written", func() bool { return l.store.Status().LastFlush >= to })
+}
+
+func (l *lab) must(sql string, args ...any) { l.t.Helper(); l.mustOn(l.db, sql, args...) }
+
+func (l *lab) mustOn(conn *pgx.Conn, sql string, args ...any) {
+	l.t.Helper()
+	if _, err := conn.Exec(context.Background(), sql, args...); err != nil {
+		l.t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// query returns the one value of sql as text.
+func (l *lab) query(sql string, args ...any) string {
+	l.t.Helper()
+	var s *string
+	if err := l.db.QueryRow(context.Background(), `SELECT (`+sql+`)::text`, args...).Scan(&s); err != nil {
+		l.t.Fatalf("%s: %v", sql, err)
+	}
+	if s == nil {
+		return "<null>"
+	}
+	return *s
+}
+
+func (l *lab) expect(want, sql string, args ...any) {
+	l.t.Helper()
+	if got := l.query(sql, args...); got != want {
+		l.t.Errorf("%s\n got %s\nwant %s", sql, got, want)
+	}
+}
+
+func (l *lab) oid(sql string) uint32 {
+	l.t.Helper()
+	var oid uint32
+	if err := l.db.QueryRow(context.Background(), sql).Scan(&oid); err != nil {
+		l.t.Fatal(err)
+	}
+	return oid
+}
+
+func (l *lab) databaseOID() uint32 {
+	return l.oid(`SELECT oid FROM pg_database WHERE datname = current_database()`)
+}
+
+func (l *lab) session(pid int32, query string) *snapshot.Session {
+	return &snapshot.Session{
+		Slot: pid, Pid: pid, State: snapshot.StateActive, Database: l.databaseOID(), Role: 10,
+		BackendStart: l.now.Add(-time.Hour), XactStart: l.now, QueryStart: l.now, StateChange: l.now, SeenAt: l.now,
+		QueryID: 77, BackendType: "client backend", ApplicationName: "psql", ClientAddr: "10.0.0.1", Query: query,
+	}
+}
+
+func (l *lab) wait(pid int32, tag lockmgr.Tag, blocker *snapshot.Session) history.Episode {
+	return history.Episode{
+		WaitID: int64(pid), Waiter: l.session(pid, "UPDATE t"), Tag: tag, Mode: 8, Start: l.now, Samples: 3,
+		HardCount: 1, Edges: []history.Edge{{Kind: history.Hard, Modes: 2, From: l.now, Blocker: blocker}},
+	}
+}
+
+func TestLiveEpisode(t *testing.T) {
+	l := newLab(t, true)
+	l.must(`CREATE SCHEMA "Sales"; CREATE TABLE "Sales"."Order" (i int)`)
+	rel := l.oid(`SELECT '"Sales"."Order"'::regclass::oid`)
+	l.start()
+	began := l.now
+
+	tag := lockmgr.Tag{Field1: l.databaseOID(), Field2: rel, Type: lockmgr.Relation, Method: 1}
+	idle := l.session(50, "BEGIN")
+	idle.State = snapshot.StateIdleInTransaction
+	prepared := &snapshot.Session{Prepared: 740, Database: l.databaseOID(), Role: 10}
+	e := l.wait(60, tag, idle)
+	e.SoftPids = []int32{61, 62}
+	e.Edges = append(e.Edges, history.Edge{Kind: history.Root, From: began, To: began.Add(time.Second), Blocker: prepared})
+	l.push(time.Second, history.Batch{Waiting: true, Open: []history.Episode{e}})
+	closed := e
+	closed.End, closed.Outcome = began.Add(1500*time.Millisecond), history.Granted
+	end := l.push(time.Second, history.Batch{
+		Closed: []history.Episode{closed}, Ticket: 9,
+		Short: []history.ShortWait{
+			{ShortWaitKey: history.ShortWaitKey{Second: began, Database: l.databaseOID(), LockType: uint8(lockmgr.Tuple), Relation: rel, Mode: 7, QueryID: 5, RootPid: 50}, Waits: 4, Total: 40 * time.Millisecond, Longest: 20 * time.Millisecond},
+			{ShortWaitKey: history.ShortWaitKey{Second: began, Other: true}, Waits: 1, Total: time.Millisecond, Longest: time.Millisecond},
+		},
+		Gaps:   []history.Gap{{Began: began, Ended: began.Add(time.Second), Reason: history.GapLate}},
+		Health: []history.Health{{Minute: began, TicksDue: 6000, Period: 10 * time.Millisecond, ProbeP50: 4 * time.Microsecond}},
+	})
+	l.flushed(end)
+
+	l.expect(`"Sales"."Order"`, `SELECT object FROM lock_history.open`)
+	l.expect("t granted", `SELECT left(granted::text, 1) || ' ' || outcome FROM lock_history.episode`)
+	l.expect("<null>", `SELECT outcome FROM lock_history.open`)
+	l.expect("{61,62} {1,3} {50,0} {2,0}", `SELECT concat_ws(' ', soft_pids, edge_kind, edge_pid, edge_modes) FROM lock_history.episode`)
+	l.expect("1", `SELECT count(*) FROM unnest((SELECT edge_to FROM lock_history.episode)) AS u(x) WHERE x IS NULL`)
+	l.expect(fmt.Sprintf("relation AccessExclusiveLock 8 %d %d", tag.Field1, rel),
+		`SELECT concat_ws(' ', locktype, mode, mode_number, database, relation) FROM lock_history.episode`)
+	l.expect("3", `SELECT count(*) FROM lock_history.actor`) // once, although two episodes name them
+	l.expect("3", `SELECT count(*) FROM lock_history.actor AS a WHERE a.actor_id = (SELECT actor_id FROM lock_history.episode) OR a.actor_id = ANY ((SELECT edge_actor FROM lock_history.episode)::bigint[])`)
+	l.expect("idle in transaction BEGIN 10.0.0.1 psql", `SELECT concat_ws(' ', state, query, host(client_addr), application_name) FROM lock_history.actor WHERE pid = 50`)
+	l.expect(l.cfg.Database+" "+l.cfg.Server.BootstrapRole, `SELECT datname || ' ' || usename FROM lock_history.actor WHERE pid = 50`)
+	l.expect("4 40 20 tuple", `SELECT concat_ws(' ', waits, total_ms, max_ms, locktype) FROM lock_history.short_wait WHERE root_pid = 50`)
+	l.expect(`"Sales"."Order"`, `SELECT object FROM lock_history.short_wait WHERE root_pid = 50`)
+	l.expect("1 other", `SELECT waits || ' ' || locktype FROM lock_history.short_wait WHERE root_pid IS NULL`)
+	l.expect("late", `SELECT reason FROM lock_history.gap`)
+	l.expect("6000 10 4", `SELECT concat_ws(' ', ticks_due, period_ms, probe_us_p50, hold_us_p99) FROM lock_history.health_minute`)
+	l.expect("2", `SELECT batch FROM lock_history.run`)
+	l.until("flush() is answered", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.tickets) == 1 && l.tickets[0] == 9 })
+	if st := l.store.Status(); st.State != StateRecording || st.RowsWritten == 0 || st.RingSegment != 0 {
+		t.Errorf("status %+v", st)
+	}
+	if !l.store.RewriteOpen() || l.store.RewriteOpen() {
+		t.Error("RewriteOpen is to be true once after the start")
+	}
+}
+
+func TestLiveNothingToWrite(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	l.until("it records", func() bool { return l.store.Status().State == StateRecording })
+	xid := func() string { return l.query(`SELECT xmin FROM lock_history.run`) }
+	before := xid()
+	l.flushed(l.push(time.Second, history.Batch{Ticket: 3}))
+	if after := xid(); after != before {
+		t.Errorf("an empty batch wrote: run row of %s, before %s", after, before)
+	}
+	l.until("flush() is answered", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.tickets) == 1 })
+	l.flushed(l.push(heartbeatIdle, history.Batch{}))
+	if after := xid(); after == before {
+		t.Error("no heartbeat after 15 idle minutes")
+	}
+	before = xid()
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+	if after := xid(); after == before {
+		t.Error("no heartbeat while somebody waits")
+	}
+}
+
+func TestLiveExtensionComesAndGoes(t *testing.T) {
+	l := newLab(t, false)
+	l.start()
+	gap := func(n int) history.Batch {
+		return history.Batch{Gaps: []history.Gap{{Began: l.now, Ended: l.now, Reason: history.GapLate, Lost: int64(n)}}}
+	}
+	l.until("it waits", func() bool { return l.store.Status().State == StateWaiting })
+	l.push(time.Second, gap(1))
+	l.until("the batch is let go", func() bool { return l.queue.Bytes() == 0 })
+	l.expect("0", `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pg_lock_history writer' AND datname = current_database()`)
+
+	l.must(`CREATE EXTENSION pg_lock_history`)
+	l.store.Poke()
+	l.until("it records", func() bool { return l.store.Status().State == StateRecording })
+	if !l.store.RewriteOpen() {
+		t.Error("open waits are not asked for although none are in the tables")
+	}
+	l.flushed(l.push(time.Second, gap(2)))
+	l.expect("2", `SELECT string_agg(lost::text, ',') FROM lock_history.gap`)
+	if n := l.store.Status().RowsDropped; n != 0 {
+		t.Errorf("%d rows are said to be lost", n)
+	}
+
+	l.must(`DROP EXTENSION pg_lock_history CASCADE`)
+	l.must(`CREATE EXTENSION pg_lock_history`)
+	l.store.Poke()
+	l.until("open waits are asked for", l.store.RewriteOpen)
+	l.flushed(l.push(time.Second, gap(3)))
+	l.expect("3", `SELECT string_agg(lost::text, ',') FROM lock_history.gap`)
+
+	// Unnoticed until the next batch.
+	l.must(`DROP EXTENSION pg_lock_history CASCADE`)
+	l.push(time.Second, gap(4))
+	l.until("it waits again", func() bool { return l.store.Status().State == StateWaiting })
+	l.until("nothing is kept", func() bool { return l.queue.Bytes() == 0 })
+}
+
+func TestLiveRuns(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	beat := l.push(time.Second, history.Batch{Waiting: true})
+	l.flushed(beat)
+	l.expect("0", `SELECT count(*) FROM lock_history.gap`)
+	idle := l.push(time.Minute, history.Batch{})
+	l.flushed(idle)
+	l.stop()
+	l.expect("t", `SELECT left((heartbeat = $1::timestamptz)::text, 1) FROM lock_history.run`, idle.Time()) // exact at an orderly end
+
+	l.now = l.now.Add(time.Hour)
+	l.cfg.Server.WorkerStart = l.now
+	l.start()
+	l.until("it records", func() bool { return l.store.Status().State == StateRecording })
+	l.expect("2", `SELECT count(*) FROM lock_history.run`)
+	l.expect("1", `SELECT count(*) FROM lock_history.node`)
+	l.expect("stopped 01:00:00", `SELECT reason || ' ' || (ended - began) FROM lock_history.gap`)
+	l.stop()
+
+	l.now = l.now.Add(30 * 24 * time.Hour)
+	l.cfg.Server.WorkerStart = l.now
+	l.start()
+	l.until("it records", func() bool { return l.store.Status().State == StateRecording })
+	l.expect("1", `SELECT count(*) FROM lock_history.run`) // old ones are removed
+}
+
+func TestLiveConnectionLost(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{Gaps: []history.Gap{{Began: 1, Ended: 2, Reason: history.GapLate, Lost: 1}}}))
+	for i := range 3 {
+		l.must(`SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'pg_lock_history writer' AND datname = current_database()`)
+		l.flushed(l.push(time.Second, history.Batch{Gaps: []history.Gap{{Began: 1, Ended: 2, Reason: history.GapLate, Lost: int64(i + 2)}}}))
+	}
+	l.expect("1,2,3,4", `SELECT string_agg(lost::text, ',' ORDER BY lost) FROM lock_history.gap`)
+	if st := l.store.Status(); st.State != StateRecording || st.LastError != "" || st.Errors == 0 {
+		t.Errorf("status %+v", st)
+	}
+}
+
+// A commit whose answer got lost is not repeated: another session brings the
+// hand in under its number, as the lost commit would have.
+func TestLiveBatchIsWrittenOnce(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+	other := connect(t, l.dsn)
+	l.mustOn(other, `BEGIN`)
+	l.mustOn(other, `UPDATE lock_history.run SET batch = 2`) // batch 2 is "still committing"
+	end := l.push(time.Second, history.Batch{Gaps: []history.Gap{{Began: 1, Ended: 2, Reason: history.GapLate}}})
+	l.until("the writer waits for the row", func() bool {
+		return l.query(`SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND application_name = 'pg_lock_history writer' AND datname = current_database()`) == "1"
+	})
+	l.mustOn(other, `COMMIT`)
+	l.flushed(end)
+	l.expect("0", `SELECT count(*) FROM lock_history.gap`)
+}
+
+func TestLiveLockedTables(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+	other := connect(t, l.dsn)
+	l.mustOn(other, `BEGIN`)
+	l.mustOn(other, `LOCK TABLE lock_history.gap, lock_history.episode IN ACCESS EXCLUSIVE MODE`)
+	var end snapshot.Micros
+	for i := range 5 {
+		end = l.push(time.Second, history.Batch{Gaps: []history.Gap{{Began: 1, Ended: 2, Reason: history.GapLate, Lost: int64(i)}}})
+	}
+	l.until("it says so", func() bool { return l.store.Status().State == StateWriting })
+	if st := l.store.Status(); !strings.Contains(st.LastError, "locked by somebody") || st.Hint == "" {
+		t.Errorf("status %+v", st)
+	}
+	l.mustOn(other, `COMMIT`)
+	l.flushed(end)
+	l.expect("0,1,2,3,4", `SELECT string_agg(lost::text, ',' ORDER BY lost) FROM lock_history.gap`)
+}
+
+func TestLiveQueueOverflowIsAGap(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+	l.store.RewriteOpen()
+	other := connect(t, l.dsn)
+	l.mustOn(other, `BEGIN`)
+	l.mustOn(other, `LOCK TABLE lock_history.run IN ACCESS EXCLUSIVE MODE`)
+	l.push(time.Second, history.Batch{Gaps: make([]history.Gap, 1)})
+	l.until("the first is taken", func() bool { return l.queue.Len() == 0 })
+	l.queue.SetLimit(queue.Limit{Bytes: l.queue.Bytes() * 5 / 2})
+	l.push(time.Second, history.Batch{Gaps: make([]history.Gap, 1)})
+	end := l.push(time.Second, history.Batch{Gaps: make([]history.Gap, 1)})
+	l.mustOn(other, `COMMIT`)
+	l.flushed(end)
+	l.expect("1 00:00:01", `SELECT lost || ' ' || (ended - began) FROM lock_history.gap WHERE reason = 'writer blocked'`)
+	if st := l.store.Status(); st.RowsDropped != 1 {
+		t.Errorf("status %+v", st)
+	}
+	if !l.store.RewriteOpen() {
+		t.Error("open waits may be among what was lost")
+	}
+}
+
+func TestLiveRingTurns(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	day := l.cfg.Retention / (ring.Segments - 1)
+	gap := history.Batch{Gaps: []history.Gap{{Began: 1, Ended: 2, Reason: history.GapLate}}}
+	idle := l.session(50, "BEGIN")
+	l.flushed(l.push(time.Second, gap))
+	l.until("the first segment is open", l.store.RewriteOpen)
+	l.flushed(l.push(10*time.Second, gap))
+	for i := range 10 {
+		// The next segment is emptied ahead of need at the first of these and
+		// opened at the last, which reaches back 10 s.
+		l.flushed(l.push(day/5*4, gap))
+		l.flushed(l.push(day/5-15*time.Second, gap))
+		e := l.wait(int32(100+i), lockmgr.Tag{Field1: 740, Type: lockmgr.TransactionID}, idle)
+		l.flushed(l.push(10*time.Second, history.Batch{Open: []history.Episode{e}}))
+		l.until("open waits are asked for", l.store.RewriteOpen)
+		want := fmt.Sprint((i + 1) % ring.Segments)
+		l.expect(want, `SELECT seg FROM lock_history.ring WHERE closed_at IS NULL AND opened_at IS NOT NULL`)
+		l.expect(want, `SELECT seg FROM lock_history.open WHERE wait_id = $1::int`, 100+i)
+		l.expect("1", `SELECT count(*) FROM lock_history.actor WHERE pid = 50 AND seg = $1::text::smallint`, want)
+	}
+	// Ten segments were opened after the first; what was in those that came
+	// round again is gone, the rest is there.
+	l.expect("105,106,107,108,109", `SELECT string_agg(wait_id::text, ',' ORDER BY wait_id) FROM lock_history.open WHERE wait_id >= 105`)
+	l.expect("0", `SELECT count(*) FROM lock_history.open WHERE wait_id <= 101`)
+	l.expect("t", `SELECT left((reltuples >= 0)::text, 1) FROM pg_class WHERE oid = 'lock_history.gap_1'::regclass`) // analyzed when closed
+}
+
+func TestLiveRingHeldByReader(t *testing.T) {
+	l := newLab(t, true)
+	l.cfg.MaxSize = 8 << 20 // a megabyte for each segment
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+	for seg := range ring.Segments { // all have been used
+		if seg != 0 {
+			l.must(fmt.Sprintf(`INSERT INTO lock_history.gap_%d SELECT %d, 1, 1, now(), now(), 'old', 0, NULL`, seg, seg))
+		}
+	}
+	l.must(`UPDATE lock_history.ring SET is_empty = false, round = 1, opened_at = now(), closed_at = now() WHERE seg <> 0`)
+	reader := connect(t, l.dsn)
+	l.mustOn(reader, `BEGIN; SELECT count(*) FROM lock_history.gap_1`)
+
+	rows := make([]history.Health, 2000)
+	fill := func() { l.flushed(l.push(time.Second, history.Batch{Health: rows})) }
+	for i := 0; l.store.Status().State != StateHeld; i++ {
+		if i > 100 {
+			t.Fatalf("never held: %+v", l.store.Status())
+		}
+		fill()
+	}
+	var size int64
+	fmt.Sscan(l.query(`SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relname ~ '^(actor|episode|open|short_wait|gap|health_minute)_0$'`), &size)
+	if size < 2<<20*9/10 || size > 3<<20 {
+		t.Errorf("segment 0 has %d bytes when it stops growing, want about twice its share of 1 MB", size)
+	}
+	l.expect("old", `SELECT reason FROM lock_history.gap_1`) // the reader lost nothing
+	l.store.RewriteOpen()
+
+	l.mustOn(reader, `COMMIT`)
+	fill()
+	l.until("it records", func() bool { return l.store.Status().State == StateRecording })
+	l.expect("t", `SELECT left((lost > 0 AND ended > began)::text, 1) FROM lock_history.gap WHERE reason = 'ring held'`)
+	l.expect("1", `SELECT seg FROM lock_history.ring WHERE closed_at IS NULL`)
+	if !l.store.RewriteOpen() {
+		t.Error("open waits may be among what was dropped")
+	}
+}
+
+func TestLiveStopping(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+	l.push(time.Second, history.Batch{Gaps: []history.Gap{{Began: 1, Ended: 2, Reason: history.GapLate}}})
+	select {
+	case <-l.store.Stopping():
+	case <-time.After(patience):
+		t.Fatal("connections are not closed")
+	}
+	l.until("the sessions are gone", func() bool {
+		return l.query(`SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pg_lock_history %' AND datname = current_database()`) == "0"
+	})
+	l.expect("1", `SELECT count(*) FROM lock_history.gap`)
+	l.push(time.Second, history.Batch{Waiting: true})
+	if st := l.store.Status(); st.State != StateStopped {
+		t.Errorf("status %+v", st)
+	}
+}
+
+func TestLiveRefusals(t *testing.T) {
+	tests := []struct {
+		name, sql string
+		change    func(*config.Config)
+		state     string
+		says      string // in message or hint
+	}{
+		{"trigger", `CREATE FUNCTION evil() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+			CREATE TRIGGER t BEFORE INSERT ON lock_history.gap_3 FOR EACH ROW EXECUTE FUNCTION evil()`, nil, StateRefused, "gap_3 has a trigger"},
+		{"rule", `CREATE RULE r AS ON INSERT TO lock_history.node DO ALSO NOTHING`, nil, StateRefused, "node has a rule"},
+		{"owner", `CREATE ROLE plh_other; ALTER TABLE lock_history.open_2 OWNER TO plh_other`, nil, StateRefused, "open_2 has another owner"},
+		{"version", ``, func(c *config.Config) { c.Server.ExtensionVersion = "1.1" }, StateVersion, "ALTER EXTENSION pg_lock_history UPDATE"},
+		{"database", ``, func(c *config.Config) { c.Database = "no_such_database" }, StateConnect, "pg_lock_history.database"},
+		{"no connections", ``, func(c *config.Config) { c.Database = "template0" }, StateConnect, "does not accept connections"},
+		{"socket", ``, func(c *config.Config) { c.Server.SocketDirectories = []string{"/does/not/exist"} }, StateConnect, "unix_socket_directories"},
+		{"other server", ``, func(c *config.Config) { c.Server.PostmasterStart++ }, StateConnect, "not the one this worker belongs to"},
+		{"role", ``, func(c *config.Config) { c.Server.BootstrapRole = "no_such_role" }, StateConnect, "passfile"},
+		{"conninfo", ``, func(c *config.Config) { c.ConnInfo = "host=/does/not/exist" }, StateConnect, "pg_lock_history.conninfo"},
+		{"conninfo without sense", ``, func(c *config.Config) { c.ConnInfo = "port=many password=s3cret" }, StateConnect, "pg_lock_history.conninfo"},
+		{"rights", `CREATE ROLE plh_weak LOGIN`, func(c *config.Config) { c.ConnInfo = "user=plh_weak" }, StateRefused, "GRANT"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLab(t, true)
+			t.Cleanup(func() {
+				l.must(`DROP EXTENSION IF EXISTS pg_lock_history CASCADE; DROP ROLE IF EXISTS plh_other, plh_weak`)
+			})
+			if tt.sql != "" {
+				l.must(tt.sql)
+			}
+			if tt.change != nil {
+				tt.change(&l.cfg)
+			}
+			l.start()
+			l.until("it refuses", func() bool { return l.store.Status().State == tt.state && len(l.texts) > 0 })
+			all := strings.Join(l.texts, "\n")
+			if !strings.Contains(all, tt.says) {
+				t.Errorf("message %q does not say %q", all, tt.says)
+			}
+			if strings.Contains(all, "s3cret") {
+				t.Errorf("message shows the password: %q", all)
+			}
+			if len(l.texts) > 2 { // the namer may have something to say as well
+				t.Errorf("said more than once: %q", l.texts)
+			}
+		})
+	}
+}
+
+func TestLiveReconfigure(t *testing.T) {
+	l := newLab(t, true)
+	good := l.cfg
+	l.cfg.Database = "no_such_database"
+	l.start()
+	l.until("it cannot connect", func() bool { return l.store.Status().State == StateConnect })
+	end := l.push(time.Second, history.Batch{Gaps: []history.Gap{{Began: 1, Ended: 2, Reason: history.GapLate}}})
+	l.store.Configure(good)
+	l.flushed(end)
+	l.expect("1", `SELECT count(*) FROM lock_history.gap`)
+}
+
+func TestLiveEncoding(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	bad := l.session(50, "SELECT 'gr\xf6\xdfe', 'größe', 'a\x00b'")
+	bad.ApplicationName = "caf\xe9"
+	end := l.push(time.Second, history.Batch{Open: []history.Episode{l.wait(60, lockmgr.Tag{Type: lockmgr.TransactionID, Field1: 1}, bad)}})
+	l.flushed(end)
+	l.expect(`SELECT 'gr\xF6\xDFe', 'größe', 'a`, `SELECT query FROM lock_history.actor WHERE pid = 50`)
+	l.expect(`caf\xE9`, `SELECT application_name FROM lock_history.actor WHERE pid = 50`)
+}
+
+func TestLiveNames(t *testing.T) {
+	l := newLab(t, true)
+	there := l.cfg.Database + "_b"
+	if len(there) > 63 {
+		there = there[:63]
+	}
+	ident := pgx.Identifier{there}.Sanitize()
+	l.must(`CREATE DATABASE ` + ident)
+	t.Cleanup(func() { l.must(`DROP DATABASE IF EXISTS ` + ident + ` WITH (FORCE)`) })
+	other := connect(t, strings.Replace(l.dsn, "dbname="+l.cfg.Database, "dbname="+there, 1))
+	l.mustOn(other, `CREATE TABLE "T x" (i int)`)
+	l.must(`CREATE TABLE gone (i int); CREATE SCHEMA s9; CREATE INDEX ix ON gone (i)`)
+	var foreign, foreignDB uint32
+	if err := other.QueryRow(t.Context(), `SELECT '"T x"'::regclass::oid, (SELECT oid FROM pg_database WHERE datname = current_database())`).Scan(&foreign, &foreignDB); err != nil {
+		t.Fatal(err)
+	}
+	other.Close(t.Context())
+	gone, index, schema := l.oid(`SELECT 'gone'::regclass::oid`), l.oid(`SELECT 'ix'::regclass::oid`), l.oid(`SELECT 's9'::regnamespace::oid`)
+	here := l.databaseOID()
+	l.must(`BEGIN`)
+	l.must(`CREATE TABLE in_prepared (i int)`)
+	xid := l.oid(`SELECT pg_current_xact_id()::text::int8::oid`)
+	gid := "gid of " + l.cfg.Database
+	l.must(`PREPARE TRANSACTION '` + gid + `'`)
+	t.Cleanup(func() { l.must(`ROLLBACK PREPARED '` + gid + `'`) })
+
+	l.start()
+	n := l.store.Names()
+	// Held by somebody in the strongest mode: looking it up needs no lock on it.
+	locker := connect(t, l.dsn)
+	l.mustOn(locker, `BEGIN; LOCK TABLE gone IN ACCESS EXCLUSIVE MODE`)
+	goneTag := lockmgr.Tag{Field1: here, Field2: gone, Type: lockmgr.Relation}
+	n.WantTag(goneTag)
+	goneKey := nameKey{kind: relationName, database: here, a: gone}
+	l.until("it is named", func() bool { return n.get(goneKey) == "public.gone" })
+	l.mustOn(locker, `COMMIT`)
+
+	tests := []struct {
+		name string
+		tag  lockmgr.Tag
+		want string
+	}{
+		{"other database", lockmgr.Tag{Field1: foreignDB, Field2: foreign, Type: lockmgr.Relation}, `public."T x"`},
+		{"index", lockmgr.Tag{Field1: here, Field2: index, Type: lockmgr.Relation}, "public.ix"},
+		{"shared catalog", lockmgr.Tag{Field2: 1260, Type: lockmgr.Relation}, "pg_catalog.pg_authid"},
+		{"schema", lockmgr.Tag{Field1: here, Field2: 2615, Field3: schema, Type: lockmgr.Object}, "schema s9"},
+		{"role", lockmgr.Tag{Field2: 1260, Field3: 10, Type: lockmgr.Object}, "role " + l.cfg.Server.BootstrapRole},
+		{"no such object", lockmgr.Tag{Field2: 1262, Type: lockmgr.Object}, "pg_database 0"},
+		{"no such relation", lockmgr.Tag{Field1: here, Field2: 4_000_000_000, Type: lockmgr.Relation}, "relation 4000000000"},
+		{"no such database", lockmgr.Tag{Field1: 4_000_000_000, Field2: 5, Type: lockmgr.Relation}, "relation 5"},
+	}
+	var open []history.Episode
+	prepared := &snapshot.Session{Prepared: xid, Database: here, Role: 10}
+	for i, tt := range tests {
+		open = append(open, l.wait(int32(i+1), tt.tag, prepared))
+	}
+	l.flushed(l.push(time.Second, history.Batch{Open: open}))
+	for i, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			l.expect(tt.want, `SELECT object FROM lock_history.open WHERE wait_id = $1::int`, i+1)
+		})
+	}
+	l.expect(gid, `SELECT gid FROM lock_history.actor WHERE pid = 0`)
+	l.expect(there, `SELECT datname FROM lock_history.open WHERE wait_id = 1`)
+
+	// What is gone keeps its name, also when it is asked for again.
+	l.must(`DROP TABLE gone`)
+	n.store([]nameKey{goneKey}, nil)
+	l.flushed(l.push(time.Second, history.Batch{Open: []history.Episode{l.wait(90, goneTag, prepared)}}))
+	l.expect("public.gone", `SELECT object FROM lock_history.open WHERE wait_id = 90`)
+}

@@ -1,0 +1,363 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"pg_lock_history/gosrc/config"
+	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/lockmgr"
+	"pg_lock_history/gosrc/object"
+	"pg_lock_history/gosrc/querytext"
+	"pg_lock_history/gosrc/snapshot"
+)
+
+// columnsOf returns the columns of a leaf as sql/parts/10_tables.sql has them,
+// in the order in which rows are made.
+func columnsOf(leaf string) []string {
+	switch leaf {
+	case "actor":
+		return []string{"seg", "node_id", "actor_id", "proc_key", "seen_at", "pid", "leader_pid", "gid", "backend_start",
+			"backend_type", "datid", "datname", "usesysid", "usename", "application_name", "client_addr", "state",
+			"state_change", "xact_start", "query_start", "query_id", "query"}
+	case "episode", "open":
+		return []string{"seg", "node_id", "run", "wait_id", "proc_key", "actor_id", "written_at", "wait_start",
+			"wait_end", "granted", "outcome", "samples", "locktype", "mode", "mode_number", "object", "database", "datname",
+			"relation", "page", "tuple", "virtualxid", "transactionid", "classid", "objid", "objsubid", "lock_key",
+			"queue_key", "in_cycle", "hard_count", "soft_count", "soft_pids", "edge_kind", "edge_proc", "edge_pid",
+			"edge_actor", "edge_modes", "edge_from", "edge_to"}
+	case "short_wait":
+		return []string{"seg", "node_id", "at", "datname", "locktype", "database", "relation", "object", "mode", "query_id",
+			"text_hash", "root_pid", "root_backend_start", "waits", "total_ms", "max_ms"}
+	case "gap":
+		return []string{"seg", "node_id", "run", "began", "ended", "reason", "lost", "detail"}
+	default: // health_minute
+		return []string{"seg", "node_id", "run", "minute", "ticks_due", "ticks_done", "ticks_late", "ticks_missed",
+			"period_ms", "probe_us_p50", "probe_us_p99", "probe_us_max", "hold_us_p99", "hold_us_max",
+			"partitions_taken", "partitions_busy", "cpu_ms", "rows_written", "rows_merged", "rows_dropped", "errors"}
+	}
+}
+
+// rowSet is a hand turned into rows; the segment comes first in each and is
+// filled in when it is known.
+type rowSet struct {
+	tables map[string][][]any
+	actors map[int64][]any
+
+	nodeID int32
+	run    int64
+	names  *Names
+	cfg    *config.Config
+	encode func(string) string
+}
+
+// newRows makes the rows of h; only gaps when that is all there is room for.
+func newRows(h *hand, s *session, names *Names, c *config.Config, gapsOnly bool) *rowSet {
+	r := &rowSet{
+		tables: make(map[string][][]any), actors: make(map[int64][]any),
+		nodeID: s.nodeID, run: s.run, names: names, cfg: c, encode: s.encode,
+	}
+	for i := range h.gaps {
+		r.gap(&h.gaps[i])
+	}
+	for i := range h.items {
+		b := h.items[i].Batch
+		for j := range b.Gaps {
+			r.gap(&b.Gaps[j])
+		}
+		if gapsOnly {
+			continue
+		}
+		for j := range b.Closed {
+			r.episode("episode", &b.Closed[j], b.CompleteTo)
+		}
+		for j := range b.Open {
+			r.episode("open", &b.Open[j], b.CompleteTo)
+		}
+		for j := range b.Short {
+			r.short(&b.Short[j])
+		}
+		for j := range b.Health {
+			r.health(&b.Health[j])
+		}
+	}
+	return r
+}
+
+// count returns the number of rows, actors included.
+func (r *rowSet) count() int {
+	n := len(r.actors)
+	for _, rows := range r.tables {
+		n += len(rows)
+	}
+	return n
+}
+
+// copyInto writes all rows to segment seg, the actors first: whoever sees an
+// episode sees who was in it.
+func (r *rowSet) copyInto(ctx context.Context, tx pgx.Tx, seg int) error {
+	actors := make([][]any, 0, len(r.actors))
+	for _, row := range r.actors {
+		actors = append(actors, row)
+	}
+	for _, leaf := range leaves {
+		rows := r.tables[leaf]
+		if leaf == "actor" {
+			rows = actors
+		}
+		if len(rows) == 0 {
+			continue
+		}
+		for _, row := range rows {
+			row[0] = int16(seg)
+		}
+		name := leafName(leaf, seg)
+		n, err := tx.CopyFrom(ctx, pgx.Identifier{"lock_history", name}, columnsOf(leaf), pgx.CopyFromRows(rows))
+		if err != nil {
+			return fmt.Errorf("copy %d rows into lock_history.%s: %w", len(rows), name, err)
+		}
+		if n != int64(len(rows)) {
+			return fmt.Errorf("copy into lock_history.%s: %d of %d rows arrived", name, n, len(rows))
+		}
+	}
+	return nil
+}
+
+func (r *rowSet) add(leaf string, row ...any) { r.tables[leaf] = append(r.tables[leaf], row) }
+
+func (r *rowSet) episode(leaf string, e *history.Episode, writtenAt snapshot.Micros) {
+	waiter := e.Waiter
+	if waiter == nil {
+		waiter = new(snapshot.Session)
+	}
+	col := object.ColumnsOf(e.Tag, r.cfg.Server.VersionNum)
+	n := len(e.Edges)
+	kinds, procs, pids := make([]int16, n), make([]int64, n), make([]int32, n)
+	actors, modes := make([]int64, n), make([]int32, n)
+	from, to := make([]*time.Time, n), make([]*time.Time, n)
+	for i := range e.Edges {
+		edge := &e.Edges[i]
+		blocker := edge.Blocker
+		if blocker == nil {
+			blocker = new(snapshot.Session)
+		}
+		kinds[i], procs[i], pids[i] = int16(edge.Kind), procKey(blocker), blocker.Pid
+		actors[i], modes[i] = r.actor(blocker), int32(edge.Modes)
+		begin := edge.From
+		if begin == 0 {
+			begin = e.Start
+		}
+		from[i], to[i] = when(begin), when(edge.To)
+	}
+	softPids := e.SoftPids
+	if softPids == nil {
+		softPids = []int32{}
+	}
+	r.add(leaf, nil, r.nodeID, r.run, e.WaitID, procKey(waiter), r.actor(waiter), writtenAt.Time(), e.Start.Time(),
+		when(e.End), granted(e.Outcome), text(e.Outcome.String()), e.Samples, e.Tag.Type.String(), e.Mode.String(),
+		int16(e.Mode), r.text(object.Text(e.Tag, r.names.ofTag(e.Tag))), col.Database,
+		r.text(r.names.get(databaseKey(e.Tag.Database()))), col.Relation, col.Page, col.Tuple, col.VirtualXID,
+		col.TransactionID, col.ClassID, col.ObjID, col.ObjSubID, lockKey(e.Tag), e.QueueKey, e.InCycle,
+		e.HardCount, e.SoftCount, softPids, kinds, procs, pids, actors, modes, from, to)
+}
+
+// actor adds a participant and returns its id.
+func (r *rowSet) actor(s *snapshot.Session) int64 {
+	var gid string
+	if s.Prepared != 0 {
+		gid = r.names.get(gidKey(s.Prepared))
+	}
+	datname, usename := r.names.get(databaseKey(s.Database)), r.names.get(roleKey(s.Role))
+
+	// All that the row says but when it was seen.
+	h := newHash("actor")
+	h.numbers(int64(s.Pid), int64(s.LeaderPid), int64(s.State), int64(s.Database), int64(s.Role), int64(s.Prepared),
+		flag(s.Wraparound), int64(s.BackendStart), int64(s.XactStart), int64(s.QueryStart), int64(s.StateChange), s.QueryID,
+		int64(r.cfg.QueryText), int64(r.cfg.QueryLength))
+	h.texts(s.BackendType, s.ApplicationName, s.ClientAddr, s.Query, gid, datname, usename)
+	id := h.sum()
+	if _, ok := r.actors[id]; ok {
+		return id
+	}
+	leader := s.LeaderPid
+	if leader == s.Pid { // as in pg_stat_activity: a leader has none
+		leader = 0
+	}
+	r.actors[id] = []any{nil, r.nodeID, id, procKey(s), seenAt(s), s.Pid, nonZero(leader), r.text(gid), when(s.BackendStart),
+		r.text(backendType(s)), nonZero(s.Database), r.text(datname), nonZero(s.Role), r.text(usename),
+		r.text(querytext.Sanitize(s.ApplicationName, 256)), clientAddr(s.ClientAddr), text(s.State.String()),
+		when(s.StateChange), when(s.XactStart), when(s.QueryStart), nonZero(s.QueryID),
+		r.query(s)}
+	return id
+}
+
+func (r *rowSet) short(w *history.ShortWait) {
+	if w.Other {
+		r.add("short_wait", nil, r.nodeID, w.Second.Time(), nil, "other", nil, nil, nil, nil, nil, nil, nil, nil,
+			w.Waits, ms(w.Total), ms(w.Longest))
+		return
+	}
+	var mode, relation *string
+	if w.Mode != 0 {
+		mode = text(w.Mode.String())
+	}
+	if w.Relation != 0 {
+		tag := lockmgr.Tag{Type: lockmgr.Relation, Field1: w.Database, Field2: w.Relation}
+		relation = r.text(object.Text(tag, r.names.ofTag(tag)))
+	}
+	r.add("short_wait", nil, r.nodeID, w.Second.Time(), r.text(r.names.get(databaseKey(w.Database))),
+		lockmgr.Type(w.LockType).String(), nonZero(w.Database), nonZero(w.Relation), relation, mode, nonZero(w.QueryID),
+		nonZero(int64(w.TextHash)), nonZero(w.RootPid), when(w.RootBackendStart), w.Waits, ms(w.Total), ms(w.Longest))
+}
+
+func (r *rowSet) gap(g *history.Gap) {
+	r.add("gap", nil, r.nodeID, r.run, g.Began.Time(), g.Ended.Time(), string(g.Reason), g.Lost, r.text(g.Detail))
+}
+
+func (r *rowSet) health(h *history.Health) {
+	us := func(d time.Duration) *float64 { // 0: nothing was measured
+		if d == 0 {
+			return nil
+		}
+		v := float64(d) / float64(time.Microsecond)
+		return &v
+	}
+	r.add("health_minute", nil, r.nodeID, r.run, h.Minute.Time(), h.TicksDue, h.TicksDone, h.TicksLate, h.TicksMissed,
+		ms(h.Period), us(h.ProbeP50), us(h.ProbeP99), us(h.ProbeMax), us(h.HoldP99), us(h.HoldMax),
+		h.PartitionsTaken, h.PartitionsBusy, ms(h.CPU), h.RowsWritten, h.RowsMerged, h.RowsDropped, h.Errors)
+}
+
+// text makes a text fit the database; "" is null.
+func (r *rowSet) text(s string) *string { return text(r.encode(s)) }
+
+func text(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func nonZero[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+func when(m snapshot.Micros) *time.Time {
+	if m == 0 {
+		return nil
+	}
+	t := m.Time()
+	return &t
+}
+
+func seenAt(s *snapshot.Session) time.Time {
+	for _, m := range []snapshot.Micros{s.SeenAt, s.StateChange, s.BackendStart} {
+		if m != 0 {
+			return m.Time()
+		}
+	}
+	return snapshot.Micros(1).Time()
+}
+
+func granted(o history.Outcome) *bool {
+	switch o {
+	case history.Granted:
+		return new(true)
+	case history.Failed:
+		return new(false)
+	default:
+		return nil
+	}
+}
+
+func backendType(s *snapshot.Session) string {
+	if s.Prepared != 0 && s.BackendType == "" {
+		return "prepared transaction"
+	}
+	return s.BackendType
+}
+
+// query is what is kept of the statement. That an autovacuum worker must not
+// yield stands nowhere but in its text, which holds nothing private.
+func (r *rowSet) query(s *snapshot.Session) *string {
+	mode := r.cfg.QueryText
+	if s.Wraparound {
+		mode = querytext.Full
+	}
+	return r.text(querytext.Keep(s.Query, mode, r.cfg.QueryLength))
+}
+
+func clientAddr(s string) *netip.Prefix {
+	a, err := netip.ParseAddr(s)
+	if err != nil {
+		return nil // a socket, or none
+	}
+	a = a.WithZone("").Unmap()
+	p := netip.PrefixFrom(a, a.BitLen())
+	return &p
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// procKey is the process, whatever it does.
+func procKey(s *snapshot.Session) int64 {
+	if s.Prepared != 0 {
+		h := newHash("prepared")
+		h.numbers(int64(s.Prepared))
+		return h.sum()
+	}
+	h := newHash("process")
+	h.numbers(int64(s.Pid), int64(s.BackendStart))
+	return h.sum()
+}
+
+// lockKey is the lock, whoever waits for it.
+func lockKey(t lockmgr.Tag) int64 {
+	h := newHash("lock")
+	h.numbers(int64(t.Field1), int64(t.Field2), int64(t.Field3), int64(t.Field4), int64(t.Type), int64(t.Method))
+	return h.sum()
+}
+
+// hash is the first 8 bytes of SHA-256, over parts that cannot run into each
+// other. It is stored: rows of different releases are joined by it.
+type hash struct{ buf []byte }
+
+func newHash(kind string) *hash {
+	h := &hash{}
+	h.texts(kind)
+	return h
+}
+
+func (h *hash) numbers(ns ...int64) {
+	for _, n := range ns {
+		h.buf = binary.BigEndian.AppendUint64(h.buf, uint64(n))
+	}
+}
+
+func (h *hash) texts(ts ...string) {
+	for _, t := range ts {
+		h.buf = binary.BigEndian.AppendUint64(h.buf, uint64(len(t)))
+		h.buf = append(h.buf, t...)
+	}
+}
+
+func (h *hash) sum() int64 {
+	sum := sha256.Sum256(h.buf)
+	return int64(binary.BigEndian.Uint64(sum[:8]))
+}
+
+func flag(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,279 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"pg_lock_history/gosrc/config"
+	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/querytext"
+	"pg_lock_history/gosrc/ring"
+	"pg_lock_history/gosrc/snapshot"
+)
+
+// leaves are the tables that are cut into segments, in the order in which they
+// are locked and written.
+var leaves = [...]string{"actor", "episode", "open", "short_wait", "gap", "health_minute"}
+
+// errRecreated: the extension was dropped and created again.
+var errRecreated = errors.New("extension was created anew")
+
+type extension struct {
+	oid     uint32
+	version string
+}
+
+// session is a connection to the history and what was learnt through it.
+type session struct {
+	conn      *pgx.Conn
+	ext       extension
+	nodeID    int32
+	run       int64
+	batch     int64 // number in the run row
+	fresh     bool  // the run row is new: the tables know nothing of this run
+	heartbeat snapshot.Micros
+	rows      ring.Rows
+	encode    func(string) string // makes valid UTF-8 fit the database's encoding
+
+	actors    map[int64]struct{} // known to be in the current segment
+	measured  int64              // bytes in the current segment, when last asked
+	written   int64              // estimate of what was added since
+	measureAt time.Time          // when to ask again
+}
+
+// bytes estimates what is in the current segment.
+func (s *session) bytes() int64 { return s.measured + s.written }
+
+// openSession connects and makes node, run and ring known. It fails with
+// errNoExtension when there is nothing to write to.
+func openSession(ctx context.Context, t target, c *config.Config) (*session, error) {
+	conn, err := dial(ctx, t, c)
+	if err != nil {
+		return nil, err
+	}
+	s := &session{conn: conn, run: int64(c.Server.WorkerStart), actors: make(map[int64]struct{})}
+	if err := s.learn(ctx, c); err != nil {
+		hangUp(conn)
+		return nil, err
+	}
+	return s, nil
+}
+
+func (s *session) learn(ctx context.Context, c *config.Config) error {
+	var err error
+	if s.ext, err = findExtension(ctx, s.conn); err != nil {
+		return err
+	}
+	if s.ext.version != c.Server.ExtensionVersion {
+		return fmt.Errorf("%w: %s in the database, %s in the libraries", errVersion, s.ext.version, c.Server.ExtensionVersion)
+	}
+	if err := checkTables(ctx, s.conn); err != nil {
+		return err
+	}
+	var encoding string
+	if err := s.conn.QueryRow(ctx, `SELECT pg_catalog.current_setting('server_encoding')`).Scan(&encoding); err != nil {
+		return fmt.Errorf("ask for the encoding: %w", err)
+	}
+	s.encode = func(t string) string { return t }
+	if encoding != "UTF8" && encoding != "SQL_ASCII" {
+		s.encode = querytext.ASCII // what can be converted is not known here
+	}
+	if err := s.readRing(ctx); err != nil {
+		return err
+	}
+	return pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
+		if err := s.enterNode(ctx, tx, c); err != nil {
+			return err
+		}
+		return s.enterRun(ctx, tx, c)
+	})
+}
+
+func findExtension(ctx context.Context, conn *pgx.Conn) (extension, error) {
+	var e extension
+	err := conn.QueryRow(ctx, `
+		SELECT e.oid, e.extversion
+		  FROM pg_catalog.pg_extension AS e
+		 WHERE e.extname = 'pg_lock_history'`).Scan(&e.oid, &e.version)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return e, errNoExtension
+	}
+	if err != nil {
+		return e, fmt.Errorf("look for the extension: %w", err)
+	}
+	return e, nil
+}
+
+// checkTables refuses tables through which somebody else's code could run with
+// the rights of the writer, which usually is a superuser.
+func checkTables(ctx context.Context, conn *pgx.Conn) error {
+	names := []string{"node", "run", "ring"}
+	for _, leaf := range leaves {
+		names = append(names, leaf)
+		for seg := range ring.Segments {
+			names = append(names, leafName(leaf, seg))
+		}
+	}
+	var found int
+	var bad *string
+	err := conn.QueryRow(ctx, `
+		SELECT pg_catalog.count(*)::int,
+		       pg_catalog.min(c.relname::text || CASE
+		           WHEN c.relowner <> e.extowner THEN ' has another owner'
+		           WHEN c.relhasrules THEN ' has a rule'
+		           WHEN c.relrowsecurity THEN ' has row security'
+		           ELSE ' has a trigger' END)
+		           FILTER (WHERE c.relowner <> e.extowner OR c.relhasrules OR c.relrowsecurity
+		                      OR EXISTS (SELECT FROM pg_catalog.pg_trigger AS t
+		                                  WHERE t.tgrelid = c.oid AND NOT t.tgisinternal))
+		  FROM pg_catalog.pg_class AS c
+		  JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace AND n.nspname = 'lock_history'
+		 CROSS JOIN pg_catalog.pg_extension AS e
+		 WHERE e.extname = 'pg_lock_history' AND c.relkind IN ('r', 'p') AND c.relname = ANY ($1::text[])`,
+		names).Scan(&found, &bad)
+	if err != nil {
+		return fmt.Errorf("check the history tables: %w", err)
+	}
+	if bad != nil {
+		return fmt.Errorf("%w: lock_history.%s", errNotOurs, *bad)
+	}
+	if found != len(names) {
+		return fmt.Errorf("%w: %d of %d tables are there", errNotOurs, found, len(names))
+	}
+	return nil
+}
+
+// enterNode finds this server's row or makes it.
+func (s *session) enterNode(ctx context.Context, tx pgx.Tx, c *config.Config) error {
+	sysid, version := int64(c.Server.SystemIdentifier), c.Server.VersionNum
+	var stored int64
+	var storedVersion int
+	find := func() error {
+		return tx.QueryRow(ctx, `
+			SELECT node_id, system_identifier, server_version_num
+			  FROM lock_history.node WHERE node = $1::text`, s.encode(c.NodeName)).
+			Scan(&s.nodeID, &stored, &storedVersion)
+	}
+	err := find()
+	if errors.Is(err, pgx.ErrNoRows) {
+		_, err = tx.Exec(ctx, `
+			INSERT INTO lock_history.node (node, system_identifier, server_version_num, first_seen)
+			VALUES ($1::text, $2::bigint, $3::int, $4::timestamptz)
+			ON CONFLICT (node) DO NOTHING`,
+			s.encode(c.NodeName), sysid, version, c.Server.WorkerStart.Time())
+		if err == nil {
+			err = find()
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("enter node %q: %w", c.NodeName, err)
+	}
+	if stored == sysid && storedVersion == version {
+		return nil
+	}
+	if stored != sysid && c.ConnInfo != "" {
+		return fmt.Errorf("%w: %q has system identifier %d, this server %d", errNodeTaken, c.NodeName, uint64(stored), uint64(sysid))
+	}
+	// In its own database the server is itself, also after pg_upgrade.
+	_, err = tx.Exec(ctx, `
+		UPDATE lock_history.node SET system_identifier = $2::bigint, server_version_num = $3::int
+		 WHERE node_id = $1::int`, s.nodeID, sysid, version)
+	if err != nil {
+		return fmt.Errorf("update node %q: %w", c.NodeName, err)
+	}
+	return nil
+}
+
+// enterRun finds the row of this life of the worker. When it makes it, the time
+// since the last life becomes a gap in the same transaction.
+func (s *session) enterRun(ctx context.Context, tx pgx.Tx, c *config.Config) error {
+	var heartbeat time.Time
+	err := tx.QueryRow(ctx, `
+		SELECT batch, heartbeat FROM lock_history.run WHERE node_id = $1::int AND run = $2::bigint`,
+		s.nodeID, s.run).Scan(&s.batch, &heartbeat)
+	if err == nil {
+		s.heartbeat = snapshot.FromTime(heartbeat)
+		return nil
+	}
+	if !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("find run %d: %w", s.run, err)
+	}
+	s.fresh, s.heartbeat = true, c.Server.WorkerStart
+	started := c.Server.WorkerStart.Time()
+	err = tx.QueryRow(ctx, `
+		SELECT heartbeat FROM lock_history.run WHERE node_id = $1::int AND run < $2::bigint
+		 ORDER BY run DESC LIMIT 1`, s.nodeID, s.run).Scan(&heartbeat)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+	case err != nil:
+		return fmt.Errorf("find the run before %d: %w", s.run, err)
+	default:
+		if seg := ring.Current(&s.rows); seg >= 0 && heartbeat.Before(started) {
+			_, err = tx.Exec(ctx, `
+				INSERT INTO lock_history.`+leafName("gap", seg)+` (seg, node_id, run, began, ended, reason, lost, detail)
+				VALUES ($1::smallint, $2::int, $3::bigint, $4::timestamptz, $5::timestamptz, $6::text, 0, NULL)`,
+				seg, s.nodeID, s.run, heartbeat, started, string(history.GapStopped))
+			if err != nil {
+				return fmt.Errorf("write the gap before run %d: %w", s.run, err)
+			}
+		}
+	}
+	_, err = tx.Exec(ctx, `
+		INSERT INTO lock_history.run (node_id, run, started_at, heartbeat, batch, flush_period)
+		VALUES ($1::int, $2::bigint, $3::timestamptz, $3::timestamptz, 0, pg_catalog.make_interval(secs => $4::float8))`,
+		s.nodeID, s.run, started, c.FlushPeriod.Seconds())
+	if err != nil {
+		return fmt.Errorf("enter run %d: %w", s.run, err)
+	}
+	// Rows may outlive the retention by the growth of a segment; twice of it
+	// is past any row that could name such a run.
+	_, err = tx.Exec(ctx, `
+		DELETE FROM lock_history.run WHERE node_id = $1::int AND heartbeat < $2::timestamptz AND run < $3::bigint`,
+		s.nodeID, started.Add(-2*c.Retention), s.run)
+	if err != nil {
+		return fmt.Errorf("remove old runs: %w", err)
+	}
+	return nil
+}
+
+func (s *session) readRing(ctx context.Context) error {
+	rows, err := s.conn.Query(ctx, `
+		SELECT seg, round, opened_at, closed_at, is_empty FROM lock_history.ring`)
+	if err != nil {
+		return fmt.Errorf("read the ring: %w", err)
+	}
+	var seg int
+	var r ring.Row
+	var opened, closed *time.Time
+	n := 0
+	_, err = pgx.ForEachRow(rows, []any{&seg, &r.Round, &opened, &closed, &r.Empty}, func() error {
+		if seg < 0 || seg >= ring.Segments {
+			return fmt.Errorf("%w: ring has a segment %d", errNotOurs, seg)
+		}
+		n++
+		r.OpenedAt, r.ClosedAt = micros(opened), micros(closed)
+		s.rows[seg] = r
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read the ring: %w", err)
+	}
+	if n != ring.Segments {
+		return fmt.Errorf("%w: ring has %d segments", errNotOurs, n)
+	}
+	return nil
+}
+
+func micros(t *time.Time) snapshot.Micros {
+	if t == nil {
+		return 0
+	}
+	return snapshot.FromTime(*t)
+}
+
+func leafName(leaf string, seg int) string { return leaf + "_" + strconv.Itoa(seg) }

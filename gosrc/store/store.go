@@ -1,0 +1,552 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"pg_lock_history/gosrc/config"
+	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/queue"
+	"pg_lock_history/gosrc/report"
+	"pg_lock_history/gosrc/ring"
+	"pg_lock_history/gosrc/snapshot"
+)
+
+const (
+	// groupBytes bounds what goes into one transaction. More makes catching up
+	// cheaper, and a transaction that fails costlier.
+	groupBytes = 4 << 20
+
+	// After a failure the writer tries again, soon at first.
+	backoffFirst = 100 * time.Millisecond
+	backoffLast  = 5 * time.Second
+
+	// extensionPoll is how often an absent extension is looked for; CREATE
+	// EXTENSION on this server pokes us, so this is for histories elsewhere.
+	extensionPoll = 30 * time.Second
+
+	// After a poke the extension is looked for several times in short order:
+	// the session that created it may not be quite through its commit.
+	pokedTries = 5
+	pokedPause = 200 * time.Millisecond
+
+	// heartbeatIdle is how often an idle node says that it lives.
+	heartbeatIdle = 15 * time.Minute
+
+	// What is left to write may hold up the end of the worker, and a smart
+	// shutdown, for so long.
+	endGrace  = 300 * time.Millisecond
+	stopGrace = 500 * time.Millisecond
+)
+
+// Options are what a Store works with. The callbacks are called on goroutines
+// of the store and must not block.
+type Options struct {
+	Config  config.Config
+	Queue   *queue.Queue
+	Log     *report.Log         // messages for the server log; tells each condition once
+	Flushed func(ticket uint64) // what flush() asked for under this ticket can be read
+	Wake    func()              // Status or RewriteOpen has changed
+}
+
+// Status is what status() shows of the store. It never changes once published.
+type Status struct {
+	State       string
+	LastFlush   snapshot.Micros // the history is complete up to then
+	LastError   string          // empty since the last success
+	LastErrorAt snapshot.Micros
+	Hint        string
+	RowsWritten uint64
+	RowsDropped uint64
+	Errors      uint64
+	RingSegment int // the one that is written to, -1 when not known
+	RingFill    float64
+}
+
+// Store writes history. Its exported methods may be called from anywhere.
+type Store struct {
+	queue   *queue.Queue
+	log     *report.Log
+	flushed func(uint64)
+	wake    func()
+	names   *Names
+
+	config      atomic.Pointer[config.Config]
+	status      atomic.Pointer[Status]
+	rewriteOpen atomic.Bool
+
+	configured chan struct{} // capacity 1, as poked
+	poked      chan struct{}
+	stopOnce   sync.Once
+	stopping   chan struct{} // closed by Stopping
+	stopped    chan struct{} // closed when all connections are
+}
+
+// New returns a store that does nothing until Run.
+func New(o Options) *Store {
+	s := &Store{
+		queue: o.Queue, log: o.Log, flushed: o.Flushed, wake: o.Wake,
+		configured: make(chan struct{}, 1),
+		poked:      make(chan struct{}, 1),
+		stopping:   make(chan struct{}),
+		stopped:    make(chan struct{}),
+	}
+	s.config.Store(&o.Config)
+	s.status.Store(&Status{State: StateStarting, RingSegment: -1})
+	s.names = newNames(s.config.Load, o.Log)
+	return s
+}
+
+// Configure takes effect at the next flush, at once when it says another place
+// to write to.
+func (s *Store) Configure(c config.Config) {
+	s.config.Store(&c)
+	signal(s.configured)
+}
+
+// Poke says that CREATE EXTENSION has committed.
+func (s *Store) Poke() { signal(s.poked) }
+
+// Stopping says that the server waits for its sessions to end: what is queued
+// is written, within bounds, and all connections are closed for good. The
+// channel it returns is closed when they are.
+func (s *Store) Stopping() <-chan struct{} {
+	s.stopOnce.Do(func() { close(s.stopping) })
+	return s.stopped
+}
+
+// Status returns the latest state of affairs.
+func (s *Store) Status() Status { return *s.status.Load() }
+
+// RewriteOpen reports, once, that all waits that are open have to be handed
+// out again: the tables do not hold them, or will not for long.
+func (s *Store) RewriteOpen() bool { return s.rewriteOpen.Swap(false) }
+
+// Names returns the look-up of names.
+func (s *Store) Names() *Names { return s.names }
+
+// Run writes until ctx is done, and then what it can within endGrace. Both
+// goroutines of the store have ended when it returns.
+func (s *Store) Run(ctx context.Context) {
+	// work outlives ctx and the call of Stopping for as long as the grace says.
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(endGrace, cancel) })()
+	watched := make(chan struct{})
+	defer close(watched)
+	go func() { // ends with Run or after the first of the two signals
+		select {
+		case <-s.stopping:
+			time.AfterFunc(stopGrace, cancel)
+		case <-watched:
+		}
+	}()
+
+	namesDone := make(chan struct{})
+	go func() { // ends when ctx is done or the server stops
+		defer close(namesDone)
+		s.names.run(ctx, s.stopping)
+	}()
+
+	w := newWriter(s)
+	w.loop(ctx, work)
+	<-namesDone
+	select {
+	case <-s.stopping:
+		close(s.stopped)
+		<-ctx.Done()
+	default:
+	}
+}
+
+// writer is the state of the writing goroutine, touched by it alone.
+type writer struct {
+	*Store
+	cfg     *config.Config
+	target  target
+	session *session // nil while not connected
+	hand    *hand    // taken from the queue, not yet committed
+	gaps    []history.Gap
+	held    *history.Gap // being dropped for want of an empty segment
+	ticket  uint64       // highest flush() ticket not yet answered
+	known   bool         // once connected, the tables are there as far as we know
+	absent  bool         // the extension is
+	tries   int          // quick looks for it that are left after a poke
+
+	lastComplete  snapshot.Micros // CompleteTo of the last batch let go of
+	lastHeartbeat snapshot.Micros
+	backoff       time.Duration
+	retryAt       time.Time       // nothing is tried before
+	reported      map[string]bool // conditions that last, by key
+	st            Status
+}
+
+// hand is a group of batches on its way into one transaction. It is never
+// regrouped, so its highest number says whether all of it is in.
+type hand struct {
+	items    []queue.Item
+	gaps     []history.Gap // of our own making
+	number   int64
+	complete snapshot.Micros
+	from     snapshot.Micros
+	bytes    int64
+	rows     int64
+	named    bool // names have been asked for
+	dropped  bool // counted as dropped: the ring is held
+}
+
+func newWriter(s *Store) *writer {
+	w := &writer{Store: s, cfg: s.config.Load(), reported: make(map[string]bool), st: Status{State: StateStarting, RingSegment: -1}}
+	w.target = writerTarget(w.cfg)
+	return w
+}
+
+func (w *writer) loop(ctx, work context.Context) {
+	timer := time.NewTimer(0) // connect at once: it tells early what is wrong
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			w.guard(func() { w.finish(work) })
+			return
+		case <-w.stopping:
+			w.guard(func() { w.finish(work) })
+			return
+		case <-w.configured:
+			w.reconfigure()
+		case <-w.poked:
+			w.retryAt = time.Time{}
+			w.tries = pokedTries
+			w.guard(func() { w.recheck(work) })
+		case <-w.queue.Ready():
+		case <-timer.C:
+		}
+		w.guard(func() { w.step(work) })
+		w.publish()
+		if w.session == nil {
+			timer.Reset(max(0, time.Until(w.retryAt)))
+		} else if w.hand != nil || w.queue.Len() > 0 {
+			timer.Reset(max(time.Millisecond, time.Until(w.retryAt)))
+		}
+	}
+}
+
+// guard contains a panic: the batch in hand may be its cause and is let go.
+func (w *writer) guard(f func()) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		w.disconnect()
+		w.st.Errors++
+		w.log.Add(report.Message{Level: report.Warning, Key: "panic", Text: fmt.Sprintf("internal error while writing history: %v", p),
+			Detail: cut(string(debug.Stack()), 2000), Hint: "Please report this. Writing goes on."})
+		if w.hand != nil {
+			w.drop(w.hand, history.GapWriterBlocked, "an internal error, see the server log")
+		}
+		w.delay()
+	}()
+	f()
+}
+
+// step does what can be done now.
+func (w *writer) step(ctx context.Context) {
+	if time.Now().Before(w.retryAt) {
+		if w.absent {
+			w.letGo()
+		}
+		return
+	}
+	if w.session == nil {
+		if err := w.open(ctx); err != nil {
+			w.fail(err, "connect")
+			return
+		}
+	}
+	for w.hand != nil || w.queue.Len() > 0 {
+		if w.hand == nil {
+			w.take()
+		}
+		if w.hand == nil {
+			return
+		}
+		if err := w.write(ctx); err != nil {
+			w.fail(err, "write")
+			return
+		}
+		w.publish()
+	}
+}
+
+// recheck looks whether the extension is still the one we know.
+func (w *writer) recheck(ctx context.Context) {
+	if w.session == nil {
+		return
+	}
+	ext, err := findExtension(ctx, w.session.conn)
+	if err != nil || ext.oid != w.session.ext.oid {
+		w.disconnect() // open finds out
+	}
+}
+
+// open makes a session and learns all about the tables.
+func (w *writer) open(ctx context.Context) error {
+	sess, err := openSession(ctx, w.target, w.cfg)
+	if err != nil {
+		return err
+	}
+	w.session = sess
+	w.lastHeartbeat = max(w.lastHeartbeat, sess.heartbeat)
+	if sess.fresh || w.absent || !w.known {
+		w.rewriteOpen.Store(true)
+		w.wake()
+	}
+	if !w.known {
+		w.log.Add(report.Message{Level: report.Info, Text: "lock history is written to database " + w.cfg.Database})
+	}
+	w.absent, w.known = false, true
+	if w.hand != nil && w.hand.number <= sess.batch {
+		w.done() // the commit whose answer was lost had gone through
+	}
+	w.succeeded()
+	return nil
+}
+
+func (w *writer) disconnect() {
+	if w.session != nil {
+		hangUp(w.session.conn)
+		w.session = nil
+	}
+}
+
+// fail decides what becomes of err.
+func (w *writer) fail(err error, action string) {
+	switch {
+	case errors.Is(err, errNoExtension):
+		w.disconnect()
+		if !w.absent {
+			w.log.Add(report.Message{Level: report.Info, Text: "waiting for CREATE EXTENSION pg_lock_history in database " + w.cfg.Database})
+		}
+		w.absent, w.known = true, false
+		w.st.State = StateWaiting
+		w.st.LastError = ""
+		w.st.Hint = "Run CREATE EXTENSION pg_lock_history in database " + w.cfg.Database + "."
+		w.letGo()
+		w.retryAt = time.Now().Add(extensionPoll)
+		if w.tries > 0 {
+			w.tries--
+			w.retryAt = time.Now().Add(pokedPause)
+		}
+		return
+	case errors.Is(err, errRecreated), errors.Is(err, errChanged), isGone(err):
+		// Not an error of anybody: start anew and see what is there.
+		w.disconnect()
+		w.delay()
+		return
+	}
+	// After an error of one statement the session is good, after any other
+	// it may not be.
+	if w.session != nil && (sqlState(err) == "" || w.session.conn.IsClosed()) {
+		w.disconnect()
+	}
+	f := explain(err, action, &w.target, w.cfg)
+	w.st.State, w.st.Hint = f.state, f.msg.Hint
+	w.st.LastError = f.msg.Text
+	if f.msg.Detail != "" {
+		w.st.LastError = cut(f.msg.Text+": "+f.msg.Detail, maxDetailBytes)
+	}
+	w.st.LastErrorAt = snapshot.FromTime(time.Now())
+	w.st.Errors++
+	w.reported[f.msg.Key] = true
+	w.log.Add(f.msg)
+	w.delay()
+}
+
+func (w *writer) delay() {
+	w.backoff = min(max(2*w.backoff, backoffFirst), backoffLast)
+	w.retryAt = time.Now().Add(w.backoff)
+}
+
+func (w *writer) succeeded() {
+	w.backoff, w.retryAt, w.tries = 0, time.Time{}, 0
+	w.allOver()
+	w.st.State, w.st.LastError, w.st.Hint = StateRecording, "", ""
+	if w.held != nil {
+		w.st.State = StateHeld
+		w.st.Hint = "A session keeps the oldest part of the history from being emptied; end it, or raise pg_lock_history.max_size."
+	}
+}
+
+// allOver ends all conditions that were reported.
+func (w *writer) allOver() {
+	for key := range w.reported {
+		w.log.Over(key)
+	}
+	clear(w.reported)
+}
+
+// take gets the next group from the queue, and a gap for what it dropped.
+func (w *writer) take() {
+	items, lost := w.queue.Take(groupBytes)
+	w.ticket = max(w.ticket, lost.Ticket)
+	if lost.Rows > 0 {
+		w.st.RowsDropped += uint64(lost.Rows)
+		w.addGap(history.Gap{Began: lost.Began, Ended: lost.Ended, Reason: history.GapWriterBlocked, Lost: lost.Rows,
+			Detail: "the writer could not write and the queue was full"})
+		w.rewriteOpen.Store(true) // waits that were to be written as open are among them
+		w.wake()
+	}
+	if len(items) == 0 {
+		return
+	}
+	h := &hand{items: items, gaps: w.gaps, from: items[0].From}
+	w.gaps = nil
+	for i := range items {
+		b := items[i].Batch
+		h.number = max(h.number, b.Number)
+		h.complete = b.CompleteTo
+		h.bytes += items[i].Bytes
+		h.rows += int64(b.Rows())
+		w.ticket = max(w.ticket, b.Ticket)
+	}
+	w.hand = h
+}
+
+// maxGaps bounds the gaps kept while nothing can be written; then the last
+// one is drawn out.
+const maxGaps = 64
+
+func (w *writer) addGap(g history.Gap) {
+	if n := len(w.gaps); n >= maxGaps {
+		last := &w.gaps[n-1]
+		last.Ended = max(last.Ended, g.Ended)
+		last.Lost += g.Lost
+		return
+	}
+	w.gaps = append(w.gaps, g)
+}
+
+// done lets go of the hand: all of it is in the tables, or needs not be.
+func (w *writer) done() {
+	h := w.hand
+	w.hand = nil
+	w.queue.Release(h.items)
+	w.lastComplete = h.complete
+	w.st.LastFlush = h.complete
+	if w.ticket != 0 {
+		w.flushed(w.ticket)
+		w.ticket = 0
+	}
+	w.wake()
+}
+
+// drop lets go of the hand unwritten.
+func (w *writer) drop(h *hand, reason history.GapReason, why string) {
+	w.hand = nil
+	w.queue.Release(h.items)
+	for i := range h.gaps {
+		w.addGap(h.gaps[i])
+	}
+	w.st.RowsDropped += uint64(h.rows)
+	w.addGap(history.Gap{Began: h.from, Ended: h.complete, Reason: reason, Lost: h.rows, Detail: why})
+	w.rewriteOpen.Store(true)
+}
+
+// letGo empties the queue while there are no tables: nobody asked for history
+// yet, so nothing is lost. Tickets stay to be answered.
+func (w *writer) letGo() {
+	if w.hand != nil {
+		w.queue.Release(w.hand.items)
+		w.hand = nil
+	}
+	for {
+		items, lost := w.queue.Take(groupBytes)
+		w.ticket = max(w.ticket, lost.Ticket)
+		if len(items) == 0 {
+			break
+		}
+		for i := range items {
+			w.ticket = max(w.ticket, items[i].Batch.Ticket)
+		}
+		w.queue.Release(items)
+	}
+	w.gaps = nil
+	if w.held != nil {
+		w.held = nil
+		w.log.Over(keyHeld)
+	}
+}
+
+// reconfigure takes the latest settings, and another session where they say so.
+func (w *writer) reconfigure() {
+	old := w.cfg
+	w.cfg = w.config.Load()
+	w.target = writerTarget(w.cfg)
+	if old.Database != w.cfg.Database || old.ConnInfo != w.cfg.ConnInfo || old.NodeName != w.cfg.NodeName ||
+		old.Server.BootstrapRole != w.cfg.Server.BootstrapRole {
+		w.disconnect()
+		w.absent, w.known = false, false
+	}
+	// What failed with the old settings deserves a new try and a new message.
+	w.allOver()
+	w.backoff, w.retryAt = 0, time.Time{}
+}
+
+// finish writes what there is, says up to when the history is complete, and
+// ends the session. It connects to nothing.
+func (w *writer) finish(ctx context.Context) {
+	defer w.publish()
+	defer func() {
+		w.disconnect()
+		w.st.State, w.st.Hint = StateStopped, ""
+	}()
+	if w.session == nil {
+		return
+	}
+	w.retryAt = time.Time{}
+	w.step(ctx)
+	if w.session == nil || w.hand != nil {
+		return
+	}
+	if w.held != nil || len(w.gaps) > 0 || w.lastComplete > w.lastHeartbeat {
+		w.hand = &hand{gaps: w.gaps, number: w.session.batch, complete: max(w.lastComplete, w.lastHeartbeat), from: w.lastComplete}
+		w.gaps = nil
+		if w.held != nil {
+			w.hand.gaps = append(w.hand.gaps, *w.held)
+			w.held = nil
+		}
+		if err := w.write(ctx); err != nil {
+			w.fail(err, "write the last heartbeat")
+		}
+	}
+}
+
+// publish makes the state visible to others.
+func (w *writer) publish() {
+	if w.session != nil {
+		w.st.RingSegment = ring.Current(&w.session.rows)
+		w.st.RingFill = ring.Fill(&w.session.rows, w.lastComplete, w.session.bytes(), ringSettings(w.cfg))
+	}
+	if st := w.st; *w.status.Load() != st {
+		w.status.Store(&st)
+		w.wake()
+	}
+}
+
+func ringSettings(c *config.Config) ring.Settings {
+	return ring.Settings{Retention: c.Retention, MaxSize: c.MaxSize}
+}
+
+// signal leaves one signal in c, which has room for one.
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,151 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"pg_lock_history/gosrc/config"
+	"pg_lock_history/gosrc/ring"
+	"pg_lock_history/gosrc/snapshot"
+)
+
+const (
+	// The size of the current segment is asked for this often, or after so
+	// many estimated bytes, or an eighth of its share. In between the estimate
+	// is added, which is about twice of what the rows take.
+	measurePeriod = 5 * time.Second
+	measureBytes  = 1 << 20
+
+	// sizeShare is the part of a segment's share that may go unmeasured.
+	sizeShare = 8
+)
+
+// emptySegment truncates seg unless somebody uses it. It never waits: a reader
+// that we queued behind would make all later readers queue behind us.
+func (s *session) emptySegment(ctx context.Context, seg int) (bool, error) {
+	var tables []string
+	for _, leaf := range leaves {
+		tables = append(tables, "lock_history."+leafName(leaf, seg))
+	}
+	list := strings.Join(tables, ", ")
+	err := pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
+		for _, sql := range []string{
+			`LOCK TABLE ` + list + ` IN ACCESS EXCLUSIVE MODE NOWAIT`,
+			`TRUNCATE TABLE ` + list,
+		} {
+			if _, err := tx.Exec(ctx, sql); err != nil {
+				return err
+			}
+		}
+		// Unless another node has opened it in the meantime.
+		tag, err := tx.Exec(ctx, `
+			UPDATE lock_history.ring SET is_empty = true
+			 WHERE seg = $1::smallint AND round = $2::bigint AND (closed_at IS NOT NULL OR opened_at IS NULL)`,
+			seg, s.rows[seg].Round)
+		if err == nil && tag.RowsAffected() != 1 {
+			return errChanged
+		}
+		return err
+	})
+	switch {
+	case err == nil:
+		s.rows[seg].Empty = true
+		return true, nil
+	case isLocked(err):
+		return false, nil
+	case errors.Is(err, errChanged):
+		return false, err
+	default:
+		return false, fmt.Errorf("empty segment %d: %w", seg, err)
+	}
+}
+
+// advance opens the next segment within the transaction that writes its first
+// rows, so that a segment is never open and without an owner.
+func (s *session) advance(ctx context.Context, tx pgx.Tx, d ring.Decision, h *hand) error {
+	at := s.opens(d, h).Time()
+	tag, err := tx.Exec(ctx, `
+		UPDATE lock_history.ring
+		   SET round = round + 1, opened_at = $3::timestamptz, closed_at = NULL, is_empty = false
+		 WHERE seg = $1::smallint AND round = $2::bigint AND is_empty`,
+		d.Next, s.rows[d.Next].Round, at)
+	if err != nil {
+		return fmt.Errorf("open segment %d: %w", d.Next, err)
+	}
+	if tag.RowsAffected() != 1 {
+		return errChanged // another node did
+	}
+	if d.Current < 0 {
+		return nil
+	}
+	if _, err := tx.Exec(ctx, `
+		UPDATE lock_history.ring SET closed_at = $2::timestamptz WHERE seg = $1::smallint`, d.Current, at); err != nil {
+		return fmt.Errorf("close segment %d: %w", d.Current, err)
+	}
+	return nil
+}
+
+// opens returns the moment from which on the segment to be opened has rows.
+func (s *session) opens(d ring.Decision, h *hand) (at snapshot.Micros) {
+	at = h.from
+	if at == 0 || at > h.complete {
+		at = h.complete
+	}
+	if d.Current >= 0 && at < s.rows[d.Current].OpenedAt && h.complete >= s.rows[d.Current].OpenedAt {
+		at = s.rows[d.Current].OpenedAt
+	}
+	return at
+}
+
+// advanced takes note after the commit.
+func (s *session) advanced(d ring.Decision, h *hand) {
+	at := s.opens(d, h)
+	if d.Current >= 0 {
+		s.rows[d.Current].ClosedAt = at
+	}
+	s.rows[d.Next] = ring.Row{Round: s.rows[d.Next].Round + 1, OpenedAt: at}
+	clear(s.actors)
+	s.measured, s.written, s.measureAt = 0, 0, time.Time{}
+}
+
+// analyze gives a closed segment its statistics. Whoever holds a lock on it is
+// not waited for; without statistics reading is slower, no more.
+func (s *session) analyze(ctx context.Context, seg int) {
+	for _, leaf := range leaves {
+		if _, err := s.conn.Exec(ctx, `ANALYZE (SKIP_LOCKED) lock_history.`+leafName(leaf, seg)); err != nil {
+			return // a broken session shows at the next write
+		}
+	}
+}
+
+// measure asks for the size of the current segment when it is time to.
+func (s *session) measure(ctx context.Context, c *config.Config) error {
+	limit := min(measureBytes, ringSettings(c).ShareSize()/sizeShare)
+	if time.Now().Before(s.measureAt) && s.written < limit {
+		return nil
+	}
+	current := ring.Current(&s.rows)
+	if current < 0 {
+		return nil
+	}
+	var names []string
+	for _, leaf := range leaves {
+		names = append(names, leafName(leaf, current))
+	}
+	var bytes int64
+	err := s.conn.QueryRow(ctx, `
+		SELECT coalesce(pg_catalog.sum(pg_catalog.pg_total_relation_size(c.oid)), 0)::bigint
+		  FROM pg_catalog.pg_class AS c
+		  JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+		 WHERE n.nspname = 'lock_history' AND c.relname = ANY ($1::text[])`, names).Scan(&bytes)
+	if err != nil {
+		return fmt.Errorf("ask for the size of segment %d: %w", current, err)
+	}
+	s.measured, s.written, s.measureAt = bytes, 0, time.Now().Add(measurePeriod)
+	return nil
+}

@@ -1,0 +1,233 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"pg_lock_history/gosrc/config"
+	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/report"
+	"pg_lock_history/gosrc/ring"
+)
+
+const (
+	// nameWait is how long a batch waits for names that nobody had asked for
+	// early enough. Longer delays flush(), shorter costs names.
+	nameWait = 500 * time.Millisecond
+
+	// maxActors bounds the remembered actors, 16 bytes each and some. Beyond it
+	// all are forgotten; the index knows them still.
+	maxActors = 50_000
+
+	// heldGapLength ends a gap that goes on, so that it can be read before
+	// its end.
+	heldGapLength = time.Minute
+
+	keyHeld = "store: held"
+)
+
+// write brings the hand into the tables, or finds that there is no need to.
+func (w *writer) write(ctx context.Context) error {
+	h, s := w.hand, w.session
+	if len(h.items) > 0 && h.number <= s.batch {
+		w.done()
+		return nil
+	}
+	if w.nothingToWrite(h) {
+		w.done()
+		w.succeeded()
+		return nil
+	}
+	if !h.named {
+		w.names.resolve(ctx, wantedNames(h), nameWait)
+		h.named = true
+	}
+
+	if err := s.look(ctx, w.cfg); err != nil {
+		return err
+	}
+	d := ring.Decide(&s.rows, h.complete, s.bytes(), ringSettings(w.cfg))
+	if d.Action == ring.EmptyNext || d.Action == ring.Grow || d.Action == ring.Held {
+		emptied, err := s.emptySegment(ctx, d.Next)
+		if err != nil {
+			return err
+		}
+		if emptied {
+			d = ring.Decide(&s.rows, h.complete, s.bytes(), ringSettings(w.cfg))
+		}
+	}
+	seg := d.Current
+	if d.Action == ring.Advance {
+		seg = d.Next
+	}
+	// Held, or a new ring whose first segment somebody keeps: only gaps are
+	// written, they explain the silence and take next to no room.
+	held := d.Action == ring.Held || seg < 0
+	w.hold(h, held)
+
+	r := newRows(h, s, w.names, w.cfg, held)
+	if err := s.dropKnownActors(ctx, r, seg, d.Action == ring.Advance); err != nil {
+		return err
+	}
+	err := pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
+		// First the run row: see doc.go, "once".
+		if err := s.beat(ctx, tx, h, w.cfg.FlushPeriod); err != nil {
+			return err
+		}
+		if d.Action == ring.Advance {
+			if err := s.advance(ctx, tx, d, h); err != nil {
+				return err
+			}
+		}
+		if seg < 0 {
+			return nil
+		}
+		return r.copyInto(ctx, tx, seg)
+	})
+	if err != nil {
+		return fmt.Errorf("batch %d (%d rows) into segment %d: %w", h.number, r.count(), seg, err)
+	}
+
+	s.batch = h.number
+	w.lastHeartbeat = h.complete
+	w.st.RowsWritten += uint64(r.count())
+	if d.Action == ring.Advance {
+		s.advanced(d, h)
+		w.rewriteOpen.Store(true)
+	}
+	s.remember(r)
+	s.written += h.bytes
+	w.done()
+	w.succeeded()
+	if d.Action == ring.Advance && d.Current >= 0 {
+		s.analyze(ctx, d.Current)
+	}
+	return nil
+}
+
+// nothingToWrite: the history is complete as it is.
+func (w *writer) nothingToWrite(h *hand) bool {
+	if len(h.items) == 0 || len(h.gaps) > 0 {
+		return false
+	}
+	for i := range h.items {
+		if !h.items[i].Batch.Empty() {
+			return false
+		}
+	}
+	due := min(heartbeatIdle, ringSettings(w.cfg).ShareTime())
+	return h.complete.Sub(w.lastHeartbeat) < due
+}
+
+// hold keeps the account of what is dropped while the ring is held, and turns
+// it into a gap when that ends or has gone on for long.
+func (w *writer) hold(h *hand, held bool) {
+	if held && h.rows > 0 && !h.dropped {
+		h.dropped = true // once, however often the transaction is tried
+		if w.held == nil {
+			w.held = &history.Gap{Began: h.from, Reason: history.GapRingHeld, Detail: "a session kept the oldest segment from being emptied"}
+			w.log.Add(report.Message{Level: report.Warning, Key: keyHeld, Text: "lock history is full and its oldest part is in use, new facts are dropped",
+				Hint: "End the session that holds a lock on the tables in schema lock_history, or raise pg_lock_history.max_size."})
+		}
+		w.held.Ended = h.complete
+		w.held.Lost += h.rows
+		w.st.RowsDropped += uint64(h.rows)
+	}
+	if w.held == nil {
+		return
+	}
+	switch {
+	case !held:
+		h.gaps = append(h.gaps, *w.held)
+		w.held = nil
+		w.log.Over(keyHeld)
+		w.rewriteOpen.Store(true) // open waits were among what was dropped
+	case w.held.Ended.Sub(w.held.Began) >= heldGapLength:
+		h.gaps = append(h.gaps, *w.held)
+		w.held.Began, w.held.Lost = w.held.Ended, 0
+	}
+}
+
+// look learns what may have changed since the last transaction: by DROP and
+// CREATE EXTENSION, by other nodes, by our own writing.
+func (s *session) look(ctx context.Context, c *config.Config) error {
+	ext, err := findExtension(ctx, s.conn)
+	if err != nil {
+		return err
+	}
+	if ext != s.ext {
+		return errRecreated
+	}
+	current := ring.Current(&s.rows)
+	if err := s.readRing(ctx); err != nil {
+		return err
+	}
+	if now := ring.Current(&s.rows); now != current { // another node went on, or reset()
+		clear(s.actors)
+		s.measureAt = time.Time{}
+	}
+	return s.measure(ctx, c)
+}
+
+// beat raises the batch number, provided nobody else did.
+func (s *session) beat(ctx context.Context, tx pgx.Tx, h *hand, flushPeriod time.Duration) error {
+	tag, err := tx.Exec(ctx, `
+		UPDATE lock_history.run
+		   SET heartbeat = $4::timestamptz, batch = $5::bigint, flush_period = pg_catalog.make_interval(secs => $6::float8)
+		 WHERE node_id = $1::int AND run = $2::bigint AND batch = $3::bigint`,
+		s.nodeID, s.run, s.batch, h.complete.Time(), h.number, flushPeriod.Seconds())
+	if err != nil {
+		return fmt.Errorf("write the heartbeat: %w", err)
+	}
+	if tag.RowsAffected() != 1 {
+		return errChanged
+	}
+	return nil
+}
+
+// dropKnownActors leaves out of r the actors that are in segment seg already.
+func (s *session) dropKnownActors(ctx context.Context, r *rowSet, seg int, empty bool) error {
+	if empty || len(r.actors) == 0 {
+		return nil
+	}
+	var ask []int64
+	for id := range r.actors {
+		if _, ok := s.actors[id]; ok {
+			delete(r.actors, id)
+		} else {
+			ask = append(ask, id)
+		}
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	rows, err := s.conn.Query(ctx, `
+		SELECT actor_id FROM lock_history.`+leafName("actor", seg)+`
+		 WHERE actor_id = ANY ($1::bigint[]) AND node_id = $2::int`, ask, s.nodeID)
+	if err != nil {
+		return fmt.Errorf("look for %d actors: %w", len(ask), err)
+	}
+	var id int64
+	_, err = pgx.ForEachRow(rows, []any{&id}, func() error {
+		delete(r.actors, id)
+		s.actors[id] = struct{}{}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look for %d actors: %w", len(ask), err)
+	}
+	return nil
+}
+
+// remember keeps in mind which actors are in the current segment now.
+func (s *session) remember(r *rowSet) {
+	if len(s.actors)+len(r.actors) > maxActors {
+		clear(s.actors)
+	}
+	for id := range r.actors {
+		s.actors[id] = struct{}{}
+	}
+}

@@ -1,0 +1,144 @@
+package main
+
+/*
+#cgo CFLAGS: -I${SRCDIR}/../../extension
+#include "probe.h"
+*/
+import "C"
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+	"unsafe"
+
+	"pg_lock_history/gosrc/config"
+	"pg_lock_history/gosrc/probe"
+	"pg_lock_history/gosrc/report"
+	"pg_lock_history/gosrc/sampler"
+)
+
+const (
+	// maxStack ends a runaway recursion early: copying a stack of hundreds of
+	// megabytes keeps the main thread from a shutdown for seconds.
+	maxStack = 16 << 20
+	// maxProcs leaves the sessions their cores: one for the main thread, one
+	// for the store.
+	maxProcs = 2
+	// gcPercent is below Go's default of 100: the heap is small, and every
+	// page of it is taken from the server's cache.
+	gcPercent = 50
+
+	// writeOnStop is how long the store may write when the worker stops. The
+	// watchdog of C ends the worker after 400 ms.
+	writeOnStop = 200 * time.Millisecond
+	closeOnStop = 50 * time.Millisecond
+)
+
+// main is never called: a c-shared library must have one.
+func main() {}
+
+//export plh_interface_version
+func plh_interface_version() C.uint32_t { return probe.InterfaceVersion }
+
+// plh_run returns 0 for an orderly end and 1 when the worker has to be started
+// again because something went wrong.
+//
+//export plh_run
+func plh_run(probes *C.PlhProbes) (code C.int32_t) {
+	// The environment of a server process is not visible to Go; limits are set here.
+	debug.SetTraceback("crash") // a death raises SIGABRT, which C turns into exit code 1
+	debug.SetMaxStack(maxStack)
+	debug.SetGCPercent(gcPercent)
+	runtime.GOMAXPROCS(maxProcs)
+
+	table, err := probe.New(unsafe.Pointer(probes))
+	if err != nil {
+		return 1 // the table cannot be trusted, not even to log
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			_ = table.Log(report.Message{
+				Level:  report.Warning,
+				Text:   fmt.Sprintf("unexpected failure, the worker will be started again: %v", p),
+				Detail: shortStack(),
+				Hint:   "Please report this with the server log.",
+			})
+			code = 1
+		}
+	}()
+	if err := run(table); err != nil {
+		_ = table.Log(report.Message{Level: report.Warning, Text: "the worker will be started again: " + err.Error()})
+		return 1
+	}
+	return 0
+}
+
+// shortStack is the part of the stack that tells where a panic came from.
+func shortStack() string {
+	lines := strings.Split(string(debug.Stack()), "\n")
+	return strings.Join(lines[:min(len(lines), 24)], "\n")
+}
+
+func run(table *probe.Table) error {
+	raw, err := table.Settings()
+	if err != nil {
+		return fmt.Errorf("read settings: %w", err)
+	}
+	cfg, err := config.Parse(raw)
+	if err != nil {
+		return fmt.Errorf("read settings: %w", err)
+	}
+	conflicts, err := table.Conflicts()
+	if err != nil {
+		return fmt.Errorf("read the conflict table: %w", err)
+	}
+	debug.SetMemoryLimit(cfg.MemoryLimit) // soft; the queue is what is bounded
+
+	wake := table.Waker()
+	log := report.New(wake)
+	sink := newSink(cfg, log, wake)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() {
+			if p := recover(); p != nil {
+				log.Add(report.Message{Level: report.Warning, Key: "store panic", Text: fmt.Sprintf("the store has failed, nothing is written any more: %v", p), Detail: shortStack(),
+					Hint: "Restart the worker with pg_terminate_backend(); please report this with the server log."})
+			}
+		}()
+		sink.store.Run(ctx)
+	}()
+
+	s := sampler.New(sampler.Options{
+		Probes:       table,
+		Sink:         sink,
+		Log:          log,
+		Conflicts:    conflicts,
+		Config:       cfg,
+		MaxProcesses: table.MaxProcesses(),
+		Fault:        fault(),
+	})
+	err = s.Run()
+	stop(sink, cancel, done)
+	return err
+}
+
+// stop lets the store write what it has, for a moment, and ends it.
+func stop(sink *sink, cancel context.CancelFunc, done <-chan struct{}) {
+	select {
+	case <-sink.store.Stopping():
+	case <-done:
+	case <-time.After(writeOnStop):
+	}
+	cancel()
+	select {
+	case <-done:
+	case <-time.After(closeOnStop):
+	}
+}

@@ -1,0 +1,52 @@
+-- Objects are commented, granted on purpose and safe to call.
+\getenv srcdir PG_ABS_SRCDIR
+\set fixture :srcdir '/sql/fixture.psql'
+\i :fixture
+-- nothing is without a comment: relations, functions, types, columns of views and row types
+SELECT c.oid::regclass AS relation
+FROM pg_class AS c
+WHERE c.relnamespace = 'lock_history'::regnamespace AND c.relkind IN ('r', 'p', 'v', 'c') AND NOT c.relispartition
+  AND CASE WHEN c.relkind = 'c' THEN obj_description(c.reltype, 'pg_type') ELSE obj_description(c.oid, 'pg_class') END IS NULL;
+SELECT a.attrelid::regclass AS relation, a.attname AS "column"
+FROM pg_class AS c
+JOIN pg_attribute AS a ON a.attrelid = c.oid
+WHERE c.relnamespace = 'lock_history'::regnamespace AND c.relkind IN ('v', 'c')
+  AND coalesce(obj_description(c.oid, 'pg_class'), '') NOT LIKE 'internal%'
+  AND a.attnum > 0 AND NOT a.attisdropped AND col_description(c.oid, a.attnum) IS NULL
+ORDER BY 1, a.attnum;
+SELECT p.oid::regprocedure AS function
+FROM pg_proc AS p
+WHERE p.pronamespace = 'lock_history'::regnamespace AND obj_description(p.oid, 'pg_proc') IS NULL;
+-- each function has a search_path of its own and runs with its caller's rights
+SELECT p.oid::regprocedure AS function
+FROM pg_proc AS p
+WHERE p.pronamespace = 'lock_history'::regnamespace
+  AND (p.prosecdef OR NOT coalesce(p.proconfig, '{}') @> '{"search_path=pg_catalog, pg_temp"}');
+-- nothing is granted to PUBLIC
+SELECT c.oid::regclass AS relation
+FROM pg_class AS c, aclexplode(c.relacl) AS a
+WHERE c.relnamespace = 'lock_history'::regnamespace AND a.grantee = 0;
+SELECT p.oid::regprocedure AS function
+FROM pg_proc AS p, aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) AS a
+WHERE p.pronamespace = 'lock_history'::regnamespace AND a.grantee = 0;
+SELECT a.privilege_type
+FROM pg_namespace AS n, aclexplode(n.nspacl) AS a
+WHERE n.nspname = 'lock_history' AND a.grantee = 0;
+-- what pg_monitor may read and call: views, no table
+SELECT c.relname AS relation, c.relkind AS kind, string_agg(a.privilege_type, ', ') AS privileges
+FROM pg_class AS c, aclexplode(c.relacl) AS a
+WHERE c.relnamespace = 'lock_history'::regnamespace AND a.grantee = 'pg_monitor'::regrole
+GROUP BY 1, 2 ORDER BY 1;
+SELECT p.proname AS function
+FROM pg_proc AS p, aclexplode(p.proacl) AS a
+WHERE p.pronamespace = 'lock_history'::regnamespace AND a.grantee = 'pg_monitor'::regrole
+ORDER BY 1;
+-- a schema that somebody else made ready is not used
+SET client_min_messages = error;
+DROP EXTENSION pg_lock_history;
+CREATE SCHEMA lock_history;
+CREATE EXTENSION pg_lock_history;
+DROP SCHEMA lock_history;
+CREATE EXTENSION pg_lock_history;
+DROP EXTENSION pg_lock_history;
+SELECT count(*) AS left_over FROM pg_namespace WHERE nspname = 'lock_history';

@@ -1,0 +1,43 @@
+-- Reading a view takes at most 64 relation locks: the observer's reader does
+-- not fall off the cliff it is there to show.
+\getenv srcdir PG_ABS_SRCDIR
+\set fixture :srcdir '/sql/fixture.psql'
+\i :fixture
+SELECT pg_temp.add_node('n1') AS n \gset
+SELECT pg_temp.add_actor(:n, 101, seg => s::smallint), pg_temp.add_actor(:n, 102, seg => s::smallint) FROM generate_series(0, 7) AS s \g /dev/null
+SELECT pg_temp.add_wait('episode', :n, s, 102, 8, 0.5, 3.0, ARRAY[(1,101,2,0.5,NULL), (3,101,0,0.5,NULL)]::pg_temp.edge[], s, seg => s),
+       pg_temp.add_wait('open', :n, 10 + s, 102, 8, 0.5, NULL, ARRAY[(1,101,2,0.5,NULL), (3,101,0,0.5,NULL)]::pg_temp.edge[], s, seg => s)
+FROM generate_series(0, 7) AS s \g /dev/null
+CREATE FUNCTION pg_temp.locks_taken(statement text) RETURNS integer LANGUAGE plpgsql AS $$
+DECLARE
+    taken integer;
+BEGIN
+    -- the locks of a statement stay until its transaction ends, or is undone
+    BEGIN
+        EXECUTE 'CREATE TEMP TABLE result ON COMMIT DROP AS ' || statement;
+        SELECT count(DISTINCT l.relation) INTO taken
+        FROM pg_locks AS l
+        JOIN pg_class AS c ON c.oid = l.relation
+        WHERE l.pid = pg_backend_pid() AND l.locktype = 'relation' AND c.relnamespace = 'lock_history'::regnamespace;
+        RAISE EXCEPTION USING ERRCODE = 'PL001', MESSAGE = taken::text;
+    EXCEPTION WHEN SQLSTATE 'PL001' THEN
+        RETURN SQLERRM::integer;
+    END;
+END
+$$;
+SELECT s.what, l.taken BETWEEN 8 AND 64 AS fits, CASE WHEN l.taken NOT BETWEEN 8 AND 64 THEN l.taken END AS taken
+FROM (VALUES
+    (1, 'waits', 'SELECT * FROM lock_history.waits'),
+    (2, 'waits of a time', $$SELECT * FROM lock_history.waits WHERE wait_start > '2026-03-01' AND node = 'n1'$$),
+    (3, 'blocking', 'SELECT * FROM lock_history.blocking'),
+    (4, 'root_blockers', 'SELECT * FROM lock_history.root_blockers'),
+    (5, 'short_waits', 'SELECT * FROM lock_history.short_waits'),
+    (6, 'gaps', 'SELECT * FROM lock_history.gaps'),
+    (7, 'health', 'SELECT * FROM lock_history.health'),
+    (8, 'blocking_tree_at', $$SELECT * FROM lock_history.blocking_tree_at('2026-03-01 14:30:01+00')$$),
+    (9, 'blocking_all', 'SELECT * FROM lock_history.blocking_all(3)'),
+    (10, 'worst_moments', 'SELECT * FROM lock_history.worst_moments()')
+) AS s(no, what, statement)
+CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
+ORDER BY s.no;
+SELECT pg_temp.locks_taken('SELECT * FROM lock_history.status()') <= 64 AS status_fits;

@@ -1,0 +1,74 @@
+# The Go runtime dies in every way it knows. That is exit code 1 of one worker
+# to the postmaster, which starts it again, and nothing to any session.
+use strict;
+use warnings FATAL => 'all';
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use LockHistory;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+plan skip_all => 'needs the Go library with faults (make test-tap)' if !LockHistory::fault_install();
+
+my $node = LockHistory::cluster('go_death', new => [ install_path => LockHistory::fault_install() ]);
+my $bystander = LockHistory::session($node, 'bystander');
+$bystander->run('CREATE TEMP TABLE mine AS SELECT 42 AS answer');
+
+# Written under another name first: the worker must not read half of it.
+sub fault
+{
+	my ($name) = @_;
+	my $file = $node->data_dir . '/pg_lock_history_fault';
+	append_to_file("$file.new", "$name\n");
+	rename "$file.new", $file or die "rename: $!";
+	LockHistory::until_true(sub { !-e $file }, "the worker takes up $name");
+	return;
+}
+
+for my $name (qw(panic goroutine-panic concurrent-map stack-overflow))
+{
+	my $worker = LockHistory::worker_pid($node);
+	my $offset = LockHistory::log_end($node);
+	fault($name);
+	my $next = LockHistory::next_worker_pid($node, $worker);
+	isnt($next, $worker, "$name: the worker comes back");
+	like(LockHistory::log_since($node, $offset), qr/background worker "pg_lock_history" \(PID $worker\) exited with exit code 1/, "$name: exit code 1");
+	unlike(LockHistory::log_since($node, $offset), qr/terminating any other active server processes|was terminated by signal/, "$name: no session is restarted");
+	is($bystander->run('SELECT answer FROM mine'), '42', "$name: another session goes on");
+	LockHistory::wait_until_recording($node);
+}
+
+# Recording goes on after all that.
+my $holder = LockHistory::session($node, 'holder');
+my $waiter = LockHistory::session($node, 'waiter');
+$holder->run('BEGIN; SELECT pg_advisory_xact_lock(1)');
+$waiter->send('SELECT pg_advisory_xact_lock(1)');
+LockHistory::wait_until_waiting($node, $waiter);
+is(LockHistory::history($node, "SELECT count(*) FROM lock_history.waits WHERE application_name = 'waiter'"), '1', 'recording goes on');
+$holder->run('COMMIT');
+$waiter->answer;
+$_->quit for $holder, $waiter;
+$bystander->quit;
+
+# A loop without calls cannot be preempted: the watchdog ends the worker when
+# it is asked to stop.
+for my $name (qw(loop loop-beside))
+{
+	my $worker = LockHistory::worker_pid($node);
+	fault($name);
+	my $offset = LockHistory::log_end($node);
+	cmp_ok(LockHistory::seconds(sub { $node->stop('fast') }), '<', 2, "$name: the server stops in time");
+	unlike(LockHistory::log_since($node, $offset), qr/was terminated by signal|PANIC/, "$name: in good order");
+	ok(!kill(0, $worker), "$name: the worker is gone");
+	$node->start;
+	LockHistory::wait_until_recording($node);
+}
+
+# And alone it costs the worker, not the server.
+my $worker = LockHistory::worker_pid($node);
+fault('loop');
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($worker)");
+isnt(LockHistory::next_worker_pid($node, $worker), $worker, 'loop: a worker that hangs can be terminated');
+
+$node->stop;
+done_testing();
