@@ -32,8 +32,9 @@ var allowed = map[string][]string{
 	"sampler":             {"config", "episode", "history", "lockmgr", "report", "snapshot", "waitgraph"},
 	"store": {"config", "history", "lockmgr", "object", "querytext", "queue", "report", "ring", "snapshot",
 		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgtype"},
-	"probe":  {"C", "lockmgr", "sampler", "snapshot"},
-	"worker": {"C", "config", "history", "lockmgr", "probe", "queue", "report", "sampler", "snapshot", "store"},
+	"probe":    {"C", "lockmgr", "sampler", "snapshot"},
+	"livetest": {},
+	"worker":   {"C", "config", "history", "lockmgr", "probe", "queue", "report", "sampler", "snapshot", "store"},
 }
 
 func TestImportsPointOneWay(t *testing.T) {

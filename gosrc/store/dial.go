@@ -38,6 +38,12 @@ type target struct {
 	params   map[string]string
 }
 
+// superuser reports whether the session is sure to be one of this server's
+// first superuser.
+func (t *target) superuser(srv *config.Server) bool {
+	return t.conninfo == "" && srv.BootstrapRole != ""
+}
+
 // errNoSocket: no way into this server could be found.
 var errNoSocket = errors.New("no socket directory and no listen address to connect to")
 
@@ -150,7 +156,7 @@ func connConfig(t *target, srv *config.Server) (*pgx.ConnConfig, error) {
 		cc.Database = t.database
 	}
 	cc.RuntimeParams = sessionParams(t)
-	if t.conninfo == "" {
+	if t.superuser(srv) {
 		for k, v := range quietParams(srv.VersionNum) {
 			cc.RuntimeParams[k] = v
 		}
@@ -265,7 +271,7 @@ func dial(ctx context.Context, t target, c *config.Config) (*pgx.Conn, error) {
 
 // settle does what could not be done with start-up parameters.
 func settle(ctx context.Context, conn *pgx.Conn, t *target, c *config.Config) error {
-	if t.conninfo != "" {
+	if !t.superuser(&c.Server) {
 		quiet := quietParams(170000)
 		names, values := make([]string, 0, len(quiet)), make([]string, 0, len(quiet))
 		for k, v := range quiet {

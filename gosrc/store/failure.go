@@ -159,6 +159,27 @@ func isGone(err error) bool {
 	return errors.Is(err, errNoExtension)
 }
 
+// isRefusal: the rows themselves are at fault, not the moment.
+func isRefusal(err error) bool {
+	switch code := sqlState(err); {
+	case len(code) != 5:
+		return false
+	case code[:2] == "22", code[:2] == "23": // data exception, constraint violation
+		return true
+	default:
+		return code == "54000" // a limit of the program
+	}
+}
+
+// serverEnds: the session was ended from the other side.
+func serverEnds(err error) bool {
+	switch sqlState(err) {
+	case "57P01", "57P02", "57P03":
+		return true
+	}
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || isNet(err)
+}
+
 func cut(s string, n int) string {
 	if len(s) <= n {
 		return s

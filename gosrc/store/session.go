@@ -150,13 +150,14 @@ func checkTables(ctx context.Context, conn *pgx.Conn) error {
 
 // enterNode finds this server's row or makes it.
 func (s *session) enterNode(ctx context.Context, tx pgx.Tx, c *config.Config) error {
+	node := s.encode(querytext.Sanitize(c.NodeName, 256))
 	sysid, version := int64(c.Server.SystemIdentifier), c.Server.VersionNum
 	var stored int64
 	var storedVersion int
 	find := func() error {
 		return tx.QueryRow(ctx, `
 			SELECT node_id, system_identifier, server_version_num
-			  FROM lock_history.node WHERE node = $1::text`, s.encode(c.NodeName)).
+			  FROM lock_history.node WHERE node = $1::text`, node).
 			Scan(&s.nodeID, &stored, &storedVersion)
 	}
 	err := find()
@@ -165,7 +166,7 @@ func (s *session) enterNode(ctx context.Context, tx pgx.Tx, c *config.Config) er
 			INSERT INTO lock_history.node (node, system_identifier, server_version_num, first_seen)
 			VALUES ($1::text, $2::bigint, $3::int, $4::timestamptz)
 			ON CONFLICT (node) DO NOTHING`,
-			s.encode(c.NodeName), sysid, version, c.Server.WorkerStart.Time())
+			node, sysid, version, c.Server.WorkerStart.Time())
 		if err == nil {
 			err = find()
 		}

@@ -38,6 +38,10 @@ const (
 	// heartbeatIdle is how often an idle node says that it lives.
 	heartbeatIdle = 15 * time.Minute
 
+	// maxRefusals is how often rows are offered that the server says are wrong,
+	// rather than that it cannot write now.
+	maxRefusals = 3
+
 	// What is left to write may hold up the end of the worker, and a smart
 	// shutdown, for so long.
 	endGrace  = 300 * time.Millisecond
@@ -51,7 +55,7 @@ type Options struct {
 	Queue   *queue.Queue
 	Log     *report.Log         // messages for the server log; tells each condition once
 	Flushed func(ticket uint64) // what flush() asked for under this ticket can be read
-	Wake    func()              // Status or RewriteOpen has changed
+	Wake    func()              // Status tells something new; numbers alone are not worth it
 }
 
 // Status is what status() shows of the store. It never changes once published.
@@ -176,6 +180,7 @@ type writer struct {
 	ticket  uint64       // highest flush() ticket not yet answered
 	known   bool         // once connected, the tables are there as far as we know
 	absent  bool         // the extension is
+	ending  bool         // the last things are being written
 	tries   int          // quick looks for it that are left after a poke
 
 	lastComplete  snapshot.Micros // CompleteTo of the last batch let go of
@@ -197,6 +202,7 @@ type hand struct {
 	bytes    int64
 	rows     int64
 	named    bool // names have been asked for
+	refused  int  // times that the server found fault with the rows themselves
 	dropped  bool // counted as dropped: the ring is held
 }
 
@@ -305,7 +311,6 @@ func (w *writer) open(ctx context.Context) error {
 	w.lastHeartbeat = max(w.lastHeartbeat, sess.heartbeat)
 	if sess.fresh || w.absent || !w.known {
 		w.rewriteOpen.Store(true)
-		w.wake()
 	}
 	if !w.known {
 		w.log.Add(report.Message{Level: report.Info, Text: "lock history is written to database " + w.cfg.Database})
@@ -350,6 +355,10 @@ func (w *writer) fail(err error, action string) {
 		w.delay()
 		return
 	}
+	if w.ending && (errors.Is(err, context.Canceled) || serverEnds(err)) {
+		w.disconnect() // a shutdown does not wait for us, and need not hear of it
+		return
+	}
 	// After an error of one statement the session is good, after any other
 	// it may not be.
 	if w.session != nil && (sqlState(err) == "" || w.session.conn.IsClosed()) {
@@ -365,6 +374,13 @@ func (w *writer) fail(err error, action string) {
 	w.st.Errors++
 	w.reported[f.msg.Key] = true
 	w.log.Add(f.msg)
+	if w.hand != nil && isRefusal(err) {
+		// These rows will never be taken; what follows must not wait for them.
+		w.hand.refused++
+		if w.hand.refused >= maxRefusals {
+			w.drop(w.hand, history.GapWriterBlocked, "the server refused the rows, see the server log")
+		}
+	}
 	w.delay()
 }
 
@@ -400,7 +416,6 @@ func (w *writer) take() {
 		w.addGap(history.Gap{Began: lost.Began, Ended: lost.Ended, Reason: history.GapWriterBlocked, Lost: lost.Rows,
 			Detail: "the writer could not write and the queue was full"})
 		w.rewriteOpen.Store(true) // waits that were to be written as open are among them
-		w.wake()
 	}
 	if len(items) == 0 {
 		return
@@ -443,7 +458,6 @@ func (w *writer) done() {
 		w.flushed(w.ticket)
 		w.ticket = 0
 	}
-	w.wake()
 }
 
 // drop lets go of the hand unwritten.
@@ -506,6 +520,7 @@ func (w *writer) finish(ctx context.Context) {
 		w.disconnect()
 		w.st.State, w.st.Hint = StateStopped, ""
 	}()
+	w.ending = true
 	if w.session == nil {
 		return
 	}
@@ -533,8 +548,12 @@ func (w *writer) publish() {
 		w.st.RingSegment = ring.Current(&w.session.rows)
 		w.st.RingFill = ring.Fill(&w.session.rows, w.lastComplete, w.session.bytes(), ringSettings(w.cfg))
 	}
-	if st := w.st; *w.status.Load() != st {
-		w.status.Store(&st)
+	st, old := w.st, w.status.Load()
+	if st == *old {
+		return
+	}
+	w.status.Store(&st)
+	if st.State != old.State || st.LastError != old.LastError || st.Hint != old.Hint {
 		w.wake()
 	}
 }

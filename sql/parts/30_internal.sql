@@ -80,6 +80,9 @@ FROM (SELECT DISTINCT ON (p.wait_start, p.wait_id, p.node_id)
                              WHERE later.node_id = r.node_id AND later.run > r.run) AS is_alive
       FROM lock_history.open AS p
       JOIN lock_history.run AS r ON r.node_id = p.node_id AND r.run = p.run
+      JOIN lock_history.ring AS own ON own.seg = p.seg
+           AND (own.closed_at IS NULL OR own.closed_at > r.heartbeat - interval '1 min')
+      -- the same for all rows of a segment at once: leaves that cannot match are not opened
       WHERE p.seg = ANY (ARRAY(
                 SELECT s.seg FROM lock_history.ring AS s
                 WHERE s.closed_at IS NULL

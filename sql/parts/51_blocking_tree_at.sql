@@ -70,32 +70,41 @@ AS $$
 #variable_conflict use_column
 DECLARE
     wanted_node text := coalesce(blocking_tree_at.node, lock_history.local_node());
+    nodes       integer[];
+    waits       lock_history.wait_episode[];
+    segments    smallint[];  -- where their processes are described
 BEGIN
+    -- a server that is not recorded here shows all those that are
+    nodes := ARRAY(SELECT s.node_id FROM lock_history.node_state AS s
+                   WHERE wanted_node IS NULL OR s.node = wanted_node);
+
+    -- One wait a process: the end of the one before is known to within a
+    -- tick, so two may overlap.  A statement of its own, since the planner
+    -- knows the length of an array, but not what this finds.
+    SELECT pg_catalog.array_agg(l.w) INTO waits
+    FROM (SELECT DISTINCT ON (w.node_id, w.proc_key) w
+          FROM lock_history.wait_episode AS w
+          WHERE w.wait_start <= blocking_tree_at.at
+            AND (w.is_open OR w.wait_end > blocking_tree_at.at)
+            AND (NOT w.is_open OR w.wait_end IS NULL OR w.wait_end > blocking_tree_at.at)
+            AND (w.is_open OR w.seg = ANY (ARRAY(
+                    SELECT r.seg FROM lock_history.ring_segment AS r
+                    -- a minute for clocks that were set back
+                    WHERE r.closed_at IS NULL OR r.closed_at > blocking_tree_at.at - interval '1 min')))
+            AND w.node_id = ANY (nodes)
+          ORDER BY w.node_id, w.proc_key, w.wait_start DESC) AS l;
+    segments := ARRAY(SELECT DISTINCT w.seg FROM pg_catalog.unnest(waits) AS w);
+
     RETURN QUERY
-    WITH node AS MATERIALIZED (
-        -- a server that is not recorded here shows all those that are
-        SELECT s.node_id, s.node FROM lock_history.node_state AS s
-        WHERE wanted_node IS NULL OR s.node = wanted_node
-    ), waiting AS MATERIALIZED (
-        -- One wait a process: the end of the one before is known to within a
-        -- tick, so two may overlap.
-        SELECT DISTINCT ON (w.node_id, w.proc_key)
-               w.node_id, w.proc_key, w.seg, w.actor_id, w.wait_id, w.wait_start, w.locktype, w.mode, w.object,
+    WITH waiting AS MATERIALIZED (
+        SELECT w.node_id, w.proc_key, w.seg, w.wait_id, w.wait_start, w.locktype, w.mode, w.object,
                w.edge_kind, w.edge_proc, w.edge_pid, w.edge_actor, w.edge_from, w.edge_to,
                p.pid, p.leader_pid, p.backend_start, p.backend_type, p.state, p.datname, p.usename,
                p.application_name, p.client_addr, p.xact_start, p.query
-        FROM lock_history.wait_episode AS w
+        FROM pg_catalog.unnest(waits) AS w
         LEFT JOIN lock_history.process AS p
                ON p.seg = w.seg AND p.actor_id = w.actor_id AND (p.node_id = w.node_id) IS TRUE
-        WHERE w.wait_start <= blocking_tree_at.at
-          AND (w.is_open OR w.wait_end > blocking_tree_at.at)
-          AND (NOT w.is_open OR w.wait_end IS NULL OR w.wait_end > blocking_tree_at.at)
-          AND (w.is_open OR w.seg = ANY (ARRAY(
-                  SELECT r.seg FROM lock_history.ring_segment AS r
-                  -- a minute for clocks that were set back
-                  WHERE r.closed_at IS NULL OR r.closed_at > blocking_tree_at.at - interval '1 min')))
-          AND w.node_id IN (SELECT n.node_id FROM node AS n)
-        ORDER BY w.node_id, w.proc_key, w.wait_start DESC
+                  AND p.seg = ANY (segments)
     ), active AS MATERIALIZED (
         -- Edges in force.  Before the first walk that saw the wait, the
         -- blockers of that walk count.
@@ -140,6 +149,7 @@ BEGIN
                           p.usename, p.application_name, p.client_addr, p.xact_start, p.query
                    FROM (SELECT DISTINCT a.node_id, a.seg, a.actor FROM active AS a) AS s
                    JOIN lock_history.process AS p ON p.seg = s.seg AND p.actor_id = s.actor AND (p.node_id = s.node_id) IS TRUE
+                   WHERE p.seg = ANY (segments)
                    ORDER BY p.node_id, p.proc_key, p.seen_at DESC) AS d
                ON d.node_id = b.node_id AND d.proc_key = b.proc
         WHERE NOT EXISTS (SELECT FROM waiting AS w WHERE w.node_id = b.node_id AND w.proc_key = b.proc)
@@ -183,7 +193,7 @@ BEGIN
     FROM graph AS g
     CROSS JOIN LATERAL lock_history.forest(g.pids, g.children, g.parents, blocking_tree_at.max_siblings) AS f
     JOIN member AS r ON r.no = f.root
-    JOIN node AS n ON n.node_id = r.node_id
+    JOIN lock_history.node_state AS n ON n.node_id = r.node_id
     LEFT JOIN member AS m ON m.no = f.member
     LEFT JOIN blocked AS b ON b.node_id = m.node_id AND b.child = m.proc_key
     -- The tree with most processes in it comes first.

@@ -1,0 +1,264 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"pg_lock_history/gosrc/config"
+	"pg_lock_history/gosrc/lockmgr"
+	"pg_lock_history/gosrc/report"
+	"pg_lock_history/gosrc/snapshot"
+)
+
+func server(t *testing.T) config.Server {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, ".s.PGSQL.7777"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return config.Server{VersionNum: 150020, Port: 7777, SocketDirectories: []string{"/does/not/exist", dir}, BootstrapRole: "o'boss"}
+}
+
+func TestConnConfig(t *testing.T) {
+	for _, name := range []string{"PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGPASSWORD", "PGOPTIONS", "PGAPPNAME", "PGTZ"} {
+		t.Setenv(name, "from-environment")
+	}
+	t.Setenv("PGPORT", "1")
+	srv := server(t)
+	socket := srv.SocketDirectories[1]
+	tests := []struct {
+		name, conninfo string
+		want           string // host port database user password tls
+	}{
+		{"this server", "", socket + " 7777 postgres o'boss  plain"},
+		{"another user", "user=writer passfile=/none", socket + " 7777 postgres writer  plain"},
+		{"another database", "dbname='my history'", socket + " 7777 my history o'boss  plain"},
+		{"another host", "host=db9 user=w password=s", "db9 5432 postgres w s tls"},
+		{"another host with port", "user=w host = db9 port=99 sslmode=disable", "db9 99 postgres w  plain"},
+		{"word that only ends in host", "user=myhost", socket + " 7777 postgres myhost  plain"},
+		{"url", "postgres://w:p%40ss@db9:99/h?sslmode=disable", "db9 99 h w p@ss plain"},
+		{"url without host", "postgres:///h?user=w", socket + " 7777 h w  plain"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := config.Config{Database: "postgres", ConnInfo: tt.conninfo, Server: srv}
+			target := writerTarget(&c)
+			cc, err := connConfig(&target, &srv)
+			if err != nil {
+				t.Fatal(err)
+			}
+			tls := "plain"
+			if cc.TLSConfig != nil {
+				tls = "tls"
+			}
+			got := fmt.Sprintf("%s %d %s %s %s %s", cc.Host, cc.Port, cc.Database, cc.User, cc.Password, tls)
+			if got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+			for _, param := range [][2]string{{"application_name", writerName}, {"search_path", "pg_catalog"}, {"synchronous_commit", "local"},
+				{"default_transaction_read_only", "off"}, {"lock_timeout", "1s"}, {"statement_timeout", "30s"}, {"timezone", "UTC"}} {
+				if cc.RuntimeParams[param[0]] != param[1] {
+					t.Errorf("%s = %q, want %q", param[0], cc.RuntimeParams[param[0]], param[1])
+				}
+			}
+			for name, value := range cc.RuntimeParams {
+				if strings.Contains(value, "environment") {
+					t.Errorf("%s = %q comes from the environment", name, value)
+				}
+			}
+			if _, ok := cc.RuntimeParams["log_statement"]; ok != (tt.conninfo == "") {
+				t.Error("parameters for superusers belong to sessions that are sure to be one's")
+			}
+			if _, ok := cc.RuntimeParams["transaction_timeout"]; ok {
+				t.Error("transaction_timeout is sent to a server of 15")
+			}
+		})
+	}
+}
+
+func TestConnConfigOfNames(t *testing.T) {
+	srv := server(t)
+	c := config.Config{Database: "postgres", LocalConnInfo: "dbname=home user=w", Server: srv}
+	target := namesTarget(&c, "shop")
+	cc, err := connConfig(&target, &srv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cc.Database != "shop" || cc.User != "w" || cc.RuntimeParams["statement_timeout"] != "300ms" {
+		t.Errorf("database %q, user %q, statement_timeout %q", cc.Database, cc.User, cc.RuntimeParams["statement_timeout"])
+	}
+}
+
+func TestLocalHost(t *testing.T) {
+	srv := server(t)
+	tests := []struct {
+		name   string
+		dirs   []string
+		listen string
+		want   string
+	}{
+		{"first usable directory", srv.SocketDirectories, "", srv.SocketDirectories[1]},
+		{"abstract socket", []string{"@pg"}, "", "@pg"},
+		{"no socket, all addresses", nil, "*", "127.0.0.1"},
+		{"no socket, localhost", nil, "localhost", "127.0.0.1"},
+		{"no socket, one address", nil, " 10.1.2.3,10.1.2.4", "10.1.2.3"},
+		{"no socket, all of IPv6", nil, "::", "::1"},
+		{"nothing", []string{"/does/not/exist"}, "", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := localHost(&config.Server{Port: 7777, SocketDirectories: tt.dirs, ListenAddresses: tt.listen})
+			if got != tt.want || (tt.want == "") != errors.Is(err, errNoSocket) {
+				t.Errorf("got %q and %v, want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+func TestExplain(t *testing.T) {
+	c := &config.Config{Database: "hist"}
+	target := writerTarget(c)
+	pg := func(severity, code string) error {
+		return fmt.Errorf("wrapped: %w", &pgconn.PgError{Severity: severity, Code: code, Message: "what the server said"})
+	}
+	tests := []struct {
+		name  string
+		err   error
+		state string
+		says  []string
+	}{
+		{"no socket", errNoSocket, StateConnect, []string{"unix_socket_directories", "pg_lock_history.conninfo"}},
+		{"other server", errOtherServer, StateConnect, []string{"not the one"}},
+		{"nobody listens", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, StateConnect, []string{"pg_lock_history.conninfo"}},
+		{"password", pg("FATAL", "28P01"), StateConnect, []string{"passfile", "pg_lock_history.conninfo", "what the server said"}},
+		{"pg_hba", pg("FATAL", "28000"), StateConnect, []string{"pg_hba.conf"}},
+		{"no database", pg("FATAL", "3D000"), StateConnect, []string{`"hist"`, "pg_lock_history.database"}},
+		{"datallowconn", pg("FATAL", "55000"), StateConnect, []string{"datallowconn"}},
+		{"rights", pg("ERROR", "42501"), StateRefused, []string{"GRANT"}},
+		{"locked", pg("ERROR", "55P03"), StateWriting, []string{"locked by somebody", "kept in memory"}},
+		{"too many", pg("FATAL", "53300"), StateConnect, []string{"max_connections"}},
+		{"disk full", pg("ERROR", "53100"), StateWriting, []string{"disk is full"}},
+		{"read only", pg("ERROR", "25006"), StateWriting, []string{"read-only", "pg_lock_history.conninfo"}},
+		{"version", errVersion, StateVersion, []string{"ALTER EXTENSION pg_lock_history UPDATE", "hist"}},
+		{"tables", errNotOurs, StateRefused, []string{"not as CREATE EXTENSION made them"}},
+		{"node", errNodeTaken, StateRefused, []string{"pg_lock_history.node_name"}},
+		{"end of file", io.ErrUnexpectedEOF, StateWriting, []string{"lost the connection"}},
+		{"no answer", context.DeadlineExceeded, StateWriting, []string{"does not answer"}},
+		{"anything else", pg("ERROR", "XX000"), StateWriting, []string{"XX000", "kept in memory"}},
+	}
+	keys := make(map[string]string)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := explain(tt.err, "write", &target, c)
+			if f.state != tt.state {
+				t.Errorf("state %q, want %q", f.state, tt.state)
+			}
+			all := f.msg.Text + " " + f.msg.Detail + " " + f.msg.Hint
+			for _, word := range tt.says {
+				if !strings.Contains(all, word) {
+					t.Errorf("%q does not say %q", all, word)
+				}
+			}
+			if f.msg.Hint == "" || f.msg.Text == "" || len(f.state) > 31 {
+				t.Errorf("no hint, no text or too long a state: %+v", f)
+			}
+			if other, ok := keys[f.msg.Key]; ok {
+				t.Errorf("shares key %q with %q", f.msg.Key, other)
+			}
+			keys[f.msg.Key] = tt.name
+		})
+	}
+}
+
+func TestNamesAreBounded(t *testing.T) {
+	n := newNames(nil, report.New(func() {}))
+	for oid := range uint32(maxNames + 10) {
+		n.store([]nameKey{roleKey(oid + 1)}, map[nameKey]string{roleKey(oid + 1): "r"})
+		n.get(roleKey(1)) // in use, so it stays
+	}
+	if len(n.known) != maxNames || n.recent.Len() != maxNames {
+		t.Errorf("%d names, %d in order, want %d", len(n.known), n.recent.Len(), maxNames)
+	}
+	if n.get(roleKey(1)) == "" || n.get(roleKey(2)) != "" {
+		t.Error("the least recently used is to go first")
+	}
+	for oid := range uint32(2 * maxNames) {
+		n.want([]nameKey{databaseKey(oid)})
+	}
+	if len(n.pending) != maxNames {
+		t.Errorf("%d are pending, want %d", len(n.pending), maxNames)
+	}
+}
+
+func TestNamesKeepAndRefresh(t *testing.T) {
+	n := newNames(nil, report.New(func() {}))
+	key := roleKey(10)
+	n.store([]nameKey{key}, map[nameKey]string{key: "boss"})
+	n.store([]nameKey{key}, nil) // gone now
+	if got := n.get(key); got != "boss" {
+		t.Errorf("name of what is gone: %q", got)
+	}
+	n.WantSession(&snapshot.Session{Role: 10})
+	if len(n.take()) != 0 {
+		t.Error("a fresh name is asked for again")
+	}
+	n.known[key].Value.(*name).askedAt = time.Now().Add(-nameFresh)
+	n.WantSession(&snapshot.Session{Role: 10})
+	if got := n.take(); len(got) != 1 || got[0] != key {
+		t.Errorf("asked for %v, want the old name again", got)
+	}
+}
+
+func TestResolveDoesNotWaitForTheNameless(t *testing.T) {
+	n := newNames(nil, report.New(func() {}))
+	n.store([]nameKey{roleKey(10)}, nil)
+	n.resolve(t.Context(), []nameKey{roleKey(10)}, time.Hour) // would not return
+
+	done := make(chan struct{})
+	go func() { n.resolve(t.Context(), []nameKey{roleKey(11)}, time.Hour); close(done) }()
+	<-n.wake
+	n.store(n.take(), map[nameKey]string{roleKey(11): "x"})
+	n.roundDone()
+	<-done
+	n.resolve(t.Context(), []nameKey{roleKey(12)}, time.Millisecond) // nobody answers
+}
+
+func TestHashes(t *testing.T) {
+	s := snapshot.Session{Pid: 5, BackendStart: 7}
+	other := s
+	other.State = snapshot.StateIdle
+	if procKey(&s) != procKey(&other) {
+		t.Error("the key of a process changes with what it does")
+	}
+	other.BackendStart = 8
+	if procKey(&s) == procKey(&other) {
+		t.Error("a pid that was used again has the same key")
+	}
+	if procKey(&snapshot.Session{Prepared: 5}) == procKey(&snapshot.Session{Prepared: 6}) {
+		t.Error("two prepared transactions have the same key")
+	}
+	// Stored in tables that outlive this release.
+	if got, want := procKey(&s), int64(0); want != 0 && got != want {
+		t.Errorf("procKey = %d, want %d", got, want)
+	}
+	a, b := newHash("x"), newHash("x")
+	a.texts("ab", "c")
+	b.texts("a", "bc")
+	if a.sum() == b.sum() {
+		t.Error("parts run into each other")
+	}
+	if lockKey(lockmgr.Tag{Field1: 1}) == lockKey(lockmgr.Tag{Field2: 1}) {
+		t.Error("two locks have the same key")
+	}
+}
