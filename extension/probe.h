@@ -223,7 +223,8 @@ typedef struct PlhStatus
 	uint64_t	rows_merged;
 	uint64_t	rows_dropped;
 	uint64_t	queue_bytes;
-	char		state[32];		/* one word or two: running, disabled, ... */
+	char		node[192];		/* name of this server in the history */
+	char		state[32];		/* one word or two: recording, disabled, ... */
 	char		last_error[512];	/* empty when none since the last success */
 	int64_t		last_error_at;
 	char		hint[512];		/* what to do about the state, may be empty */

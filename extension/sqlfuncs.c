@@ -105,6 +105,7 @@ plh_worker_status(PG_FUNCTION_ARGS)
 	}
 	put_text(&rows, "version", PLH_VERSION);
 	put_text(&rows, "pid", pid == 0 ? NULL : psprintf("%u", pid));
+	put_text(&rows, "node", status.node);
 	put_text(&rows, "database", plh_database);
 	put_text(&rows, "sample_period", GetConfigOptionByName("pg_lock_history.sample_period", NULL, false));
 	put_time(&rows, "running_since", pid == 0 ? 0 : (TimestampTz) pg_atomic_read_u64(&plh_shared->worker_start));

@@ -286,6 +286,7 @@ func (t *Table) Publish(st *sampler.Status) error {
 		queue_bytes:     C.uint64_t(st.QueueBytes),
 		last_error_at:   C.int64_t(st.LastErrorAt),
 	}
+	fill(c.node[:], st.Node)
 	fill(c.state[:], st.State)
 	fill(c.last_error[:], st.LastError)
 	fill(c.hint[:], st.Hint)

@@ -92,6 +92,7 @@ type RawSession struct {
 
 // Status is what sessions see of the worker in status().
 type Status struct {
+	Node           string // name of this server in the history
 	State          string
 	LastFlush      snapshot.Micros
 	RecordingSince snapshot.Micros

@@ -212,7 +212,7 @@ func (s *Sampler) turn() (stop bool, err error) {
 	}
 	s.answer()
 	s.speak()
-	if w.Reasons&WokeNotify != 0 || w.NowNs >= s.nextTurn || stop {
+	if w.Reasons&(WokeNotify|WokeReload) != 0 || w.NowNs >= s.nextTurn || stop {
 		s.publish()
 	}
 	return stop, nil
@@ -490,6 +490,7 @@ func (s *Sampler) publish() {
 	sink := s.o.Sink.Status()
 	st := &s.draft
 	*st = Status{
+		Node:        s.o.Config.NodeName,
 		State:       sink.State,
 		LastFlush:   sink.LastFlush,
 		LastError:   sink.LastError,

@@ -679,3 +679,30 @@ func TestLiveNames(t *testing.T) {
 	l.flushed(l.push(time.Second, history.Batch{Open: []history.Episode{l.wait(90, goneTag, prepared)}}))
 	l.expect("public.gone", `SELECT object FROM lock_history.open WHERE wait_id = 90`)
 }
+
+// Rows that the server will never take must not keep those behind them.
+func TestLiveRefusedRows(t *testing.T) {
+	l := newLab(t, true)
+	l.must(`ALTER TABLE lock_history.gap_0 ADD CHECK (lost <> 13)`)
+	l.start()
+	gap := func(lost int64) history.Batch {
+		return history.Batch{Gaps: []history.Gap{{Began: 1, Ended: 2, Reason: history.GapLate, Lost: lost}}}
+	}
+	l.flushed(l.push(time.Second, gap(1)))
+	l.push(time.Second, gap(13))
+	l.until("the hand is dropped", func() bool { return l.store.Status().RowsDropped == 1 })
+	l.flushed(l.push(time.Second, gap(2)))
+	l.expect("1,1,2", `SELECT string_agg(lost::text, ',' ORDER BY lost) FROM lock_history.gap`)
+	l.expect("1", `SELECT lost FROM lock_history.gap WHERE reason = 'writer blocked'`)
+}
+
+// A panic costs the batch that caused it and nothing else.
+func TestLivePanic(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+	l.store.flushed = func(uint64) { panic("a callback that fails") }
+	l.push(time.Second, history.Batch{Ticket: 1, Gaps: []history.Gap{{Began: 1, Ended: 2, Reason: history.GapLate}}})
+	l.until("it is reported", func() bool { return strings.Contains(strings.Join(l.texts, "\n"), "a callback that fails") })
+	l.flushed(l.push(time.Second, history.Batch{Gaps: []history.Gap{{Began: 1, Ended: 2, Reason: history.GapLate}}}))
+}

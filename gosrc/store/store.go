@@ -454,9 +454,9 @@ func (w *writer) done() {
 	w.queue.Release(h.items)
 	w.lastComplete = h.complete
 	w.st.LastFlush = h.complete
-	if w.ticket != 0 {
-		w.flushed(w.ticket)
+	if ticket := w.ticket; ticket != 0 {
 		w.ticket = 0
+		w.flushed(ticket)
 	}
 }
 

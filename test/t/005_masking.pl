@@ -13,7 +13,10 @@ $node->safe_psql('postgres', q{
 	CREATE ROLE alice LOGIN; CREATE ROLE bob LOGIN; CREATE ROLE watcher LOGIN; CREATE ROLE stranger LOGIN;
 	GRANT pg_monitor TO watcher;
 	GRANT USAGE ON SCHEMA lock_history TO alice, bob;
-	GRANT SELECT ON lock_history.waits, lock_history.blocking, lock_history.root_blockers TO alice, bob;
+	DO $$ DECLARE v regclass; BEGIN
+		FOR v IN SELECT c.oid FROM pg_class AS c WHERE c.relnamespace = 'lock_history'::regnamespace AND c.relkind = 'v' LOOP
+			EXECUTE format('GRANT SELECT ON %s TO alice, bob', v);
+		END LOOP; END $$;
 	GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lock_history TO alice, bob});
 
 # Real sessions: alice blocks bob.

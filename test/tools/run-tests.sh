@@ -137,7 +137,7 @@ run_tap() {
 		name=${script##*/}
 		if grep -q -E "^${script} .*\(Wstat|^  *Failed test.*${name} |${name}.*(Dubious|No subtests run|Failed)" "$out"; then
 			bad=$((bad + 1))
-			for log in "$THROWAWAY/tap/tmp_check/log/${name%.pl}"*.log; do
+			for log in "$THROWAWAY/tap/tmp_check/log/"{regress_log_"${name%.pl}","${name%.pl}"*.log}; do
 				[ ! -e "$log" ] || { headline "end of ${log##*/}"; grep -v 'LOG:  statement: ' "$log" | tail -40; }
 			done
 		else
