@@ -15,8 +15,13 @@
 //
 // While a reader keeps the next segment, the current one grows: by time
 // without bound, since age alone fills no disk; by size up to twice its share.
-// Then facts are dropped (Held). All eight segments together therefore never
-// hold more than max_size plus one segment.
+// Then facts are dropped (Held).
+//
+// Several segments may have grown that way, one after the other, and max_size
+// may have been made smaller. So the size of all of them counts too: from
+// max_size on the oldest segment is emptied, wherever it is, and at max_size
+// plus one share facts are dropped until that succeeds. All segments together
+// never hold more, but for what one flush adds.
 //
 // Clocks go back. A segment that seems opened a little in the future has age
 // 0. One that was opened more than a whole share ahead was stamped by a clock

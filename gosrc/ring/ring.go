@@ -46,10 +46,10 @@ type Action int
 // Decide's answers.
 const (
 	Stay      Action = iota // write to the current segment
-	EmptyNext               // try to empty the next one; write to the current in any case
+	EmptyNext               // try to empty a segment; write to the current in any case
 	Advance                 // open the next one, which is empty, and write to it
 	Grow                    // full, the next one is not empty: try to, else write to the current
-	Held                    // twice its share, the next one is not empty: try to, else drop
+	Held                    // no room is left: try to empty a segment, else drop
 )
 
 func (a Action) String() string {
@@ -60,7 +60,13 @@ func (a Action) String() string {
 type Decision struct {
 	Action  Action
 	Current int // -1 when none was ever opened
-	Next    int
+	Next    int // to be opened (Advance) or emptied (all others but Stay)
+}
+
+// Size is what the ring takes on disk, in bytes.
+type Size struct {
+	Current int64 // the segment that is open
+	Total   int64 // all of them
 }
 
 // Current returns the segment that is open, -1 for none.
@@ -75,8 +81,8 @@ func Current(rows *Rows) int {
 	return current
 }
 
-// Decide says what to do when bytes are in the current segment at now.
-func Decide(rows *Rows, now snapshot.Micros, bytes int64, s Settings) Decision {
+// Decide says what to do at now with a ring of that size.
+func Decide(rows *Rows, now snapshot.Micros, size Size, s Settings) Decision {
 	current := Current(rows)
 	if current < 0 {
 		// The ring is new, or was reset: begin where it is empty.
@@ -85,25 +91,41 @@ func Decide(rows *Rows, now snapshot.Micros, bytes int64, s Settings) Decision {
 		}
 		return Decision{Grow, -1, 0}
 	}
-	next := Next(current)
+	next, oldest := Next(current), oldest(rows, current)
 	age := now.Sub(rows[current].OpenedAt)
-	share, size := s.ShareTime(), s.ShareSize()
+	share, part := s.ShareTime(), s.ShareSize()
 
-	full := age >= share || age < -share || bytes >= size
+	full := age >= share || age < -share || size.Current >= part
+	over := size.Total >= s.MaxSize && oldest >= 0
 	switch {
+	case over && size.Total >= s.MaxSize+part:
+		return Decision{Held, current, oldest}
 	case full && rows[next].Empty:
 		return Decision{Advance, current, next}
-	case full && bytes >= 2*size:
+	case full && size.Current >= 2*part:
 		return Decision{Held, current, next}
 	case full:
 		return Decision{Grow, current, next}
+	case over:
+		return Decision{EmptyNext, current, oldest}
 	case rows[next].Empty:
 		return Decision{Stay, current, next}
-	case age >= share/4*aheadQuarters || bytes >= size/4*aheadQuarters:
+	case age >= share/4*aheadQuarters || size.Current >= part/4*aheadQuarters:
 		return Decision{EmptyNext, current, next}
 	default:
 		return Decision{Stay, current, next}
 	}
+}
+
+// oldest returns the first segment after current that holds anything, -1 when
+// none but current does.
+func oldest(rows *Rows, current int) int {
+	for seg := Next(current); seg != current; seg = Next(seg) {
+		if !rows[seg].Empty {
+			return seg
+		}
+	}
+	return -1
 }
 
 // Fill returns how full the current segment is of its share, 1 for full.

@@ -47,37 +47,42 @@ func TestDecide(t *testing.T) {
 	short := Settings{Retention: 7 * time.Hour, MaxSize: week.MaxSize}
 
 	tests := []struct {
-		name  string
-		rows  Rows
-		now   snapshot.Micros
-		bytes int64
-		set   Settings
-		want  Decision
+		name   string
+		rows   Rows
+		now    snapshot.Micros
+		bytes  int64
+		set    Settings
+		want   Decision
+		others int64
 	}{
-		{"new ring", fresh(), t0, 0, week, Decision{Advance, -1, 0}},
-		{"first segment", first, t0.Add(time.Hour), mb, week, Decision{Stay, 0, 1}},
-		{"first segment full, second never used", first, t0.Add(day), mb, week, Decision{Advance, 0, 1}},
-		{"last before the wrap", empty(turned(7, t0), 0), t0.Add(time.Hour), mb, week, Decision{Stay, 7, 0}},
-		{"the wrap", empty(turned(7, t0), 0), t0.Add(day), mb, week, Decision{Advance, 7, 0}},
-		{"not yet ahead", turned(3, t0), t0.Add(17 * time.Hour), 74 * mb, week, Decision{Stay, 3, 4}},
-		{"ahead by time", turned(3, t0), t0.Add(18 * time.Hour), mb, week, Decision{EmptyNext, 3, 4}},
-		{"ahead by size", turned(3, t0), t0.Add(time.Hour), 75 * mb, week, Decision{EmptyNext, 3, 4}},
-		{"full by size before full by time", empty(turned(3, t0), 4), t0.Add(time.Hour), 100 * mb, week, Decision{Advance, 3, 4}},
-		{"full by time before full by size", empty(turned(3, t0), 4), t0.Add(day), 0, week, Decision{Advance, 3, 4}},
-		{"clock gone backwards", turned(3, t0), t0.Add(-time.Hour), mb, week, Decision{Stay, 3, 4}},
-		{"clock gone backwards, full by size", empty(turned(3, t0), 4), t0.Add(-time.Hour), 100 * mb, week, Decision{Advance, 3, 4}},
-		{"opened by a clock far ahead", empty(turned(3, t0), 4), t0.Add(-25 * time.Hour), mb, week, Decision{Advance, 3, 4}},
-		{"retention changed half way, shorter", empty(turned(3, t0), 4), t0.Add(2 * time.Hour), mb, short, Decision{Advance, 3, 4}},
-		{"retention changed half way, longer", empty(turned(3, t0), 4), t0.Add(2 * time.Hour), mb, week, Decision{Stay, 3, 4}},
-		{"next held, room to grow", turned(3, t0), t0.Add(time.Hour), 100 * mb, week, Decision{Grow, 3, 4}},
-		{"next held, just below twice", turned(3, t0), t0.Add(time.Hour), 200*mb - 1, week, Decision{Grow, 3, 4}},
-		{"next held, twice its share", turned(3, t0), t0.Add(time.Hour), 200 * mb, week, Decision{Held, 3, 4}},
-		{"next held for days, small", turned(3, t0), t0.Add(30 * day), mb, week, Decision{Grow, 3, 4}},
-		{"held one let go", empty(turned(3, t0), 4), t0.Add(time.Hour), 300 * mb, week, Decision{Advance, 3, 4}},
+		{"new ring", fresh(), t0, 0, week, Decision{Advance, -1, 0}, 0},
+		{"first segment", first, t0.Add(time.Hour), mb, week, Decision{Stay, 0, 1}, 0},
+		{"first segment full, second never used", first, t0.Add(day), mb, week, Decision{Advance, 0, 1}, 0},
+		{"last before the wrap", empty(turned(7, t0), 0), t0.Add(time.Hour), mb, week, Decision{Stay, 7, 0}, 0},
+		{"the wrap", empty(turned(7, t0), 0), t0.Add(day), mb, week, Decision{Advance, 7, 0}, 0},
+		{"not yet ahead", turned(3, t0), t0.Add(17 * time.Hour), 74 * mb, week, Decision{Stay, 3, 4}, 0},
+		{"ahead by time", turned(3, t0), t0.Add(18 * time.Hour), mb, week, Decision{EmptyNext, 3, 4}, 0},
+		{"ahead by size", turned(3, t0), t0.Add(time.Hour), 75 * mb, week, Decision{EmptyNext, 3, 4}, 0},
+		{"full by size before full by time", empty(turned(3, t0), 4), t0.Add(time.Hour), 100 * mb, week, Decision{Advance, 3, 4}, 0},
+		{"full by time before full by size", empty(turned(3, t0), 4), t0.Add(day), 0, week, Decision{Advance, 3, 4}, 0},
+		{"clock gone backwards", turned(3, t0), t0.Add(-time.Hour), mb, week, Decision{Stay, 3, 4}, 0},
+		{"clock gone backwards, full by size", empty(turned(3, t0), 4), t0.Add(-time.Hour), 100 * mb, week, Decision{Advance, 3, 4}, 0},
+		{"opened by a clock far ahead", empty(turned(3, t0), 4), t0.Add(-25 * time.Hour), mb, week, Decision{Advance, 3, 4}, 0},
+		{"retention changed half way, shorter", empty(turned(3, t0), 4), t0.Add(2 * time.Hour), mb, short, Decision{Advance, 3, 4}, 0},
+		{"retention changed half way, longer", empty(turned(3, t0), 4), t0.Add(2 * time.Hour), mb, week, Decision{Stay, 3, 4}, 0},
+		{"next held, room to grow", turned(3, t0), t0.Add(time.Hour), 100 * mb, week, Decision{Grow, 3, 4}, 0},
+		{"next held, just below twice", turned(3, t0), t0.Add(time.Hour), 200*mb - 1, week, Decision{Grow, 3, 4}, 0},
+		{"next held, twice its share", turned(3, t0), t0.Add(time.Hour), 200 * mb, week, Decision{Held, 3, 4}, 0},
+		{"next held for days, small", turned(3, t0), t0.Add(30 * day), mb, week, Decision{Grow, 3, 4}, 0},
+		{"others have grown, oldest next but one", empty(turned(3, t0), 4), t0.Add(time.Hour), 10 * mb, week, Decision{EmptyNext, 3, 5}, 790 * mb},
+		{"others have grown, no room left", empty(turned(3, t0), 4), t0.Add(time.Hour), 10 * mb, week, Decision{Held, 3, 5}, 890 * mb},
+		{"others have grown, full", empty(turned(3, t0), 4), t0.Add(day), 10 * mb, week, Decision{Advance, 3, 4}, 790 * mb},
+		{"all of it in the current one", first, t0.Add(time.Hour), 900 * mb, week, Decision{Advance, 0, 1}, 0},
+		{"held one let go", empty(turned(3, t0), 4), t0.Add(time.Hour), 300 * mb, week, Decision{Advance, 3, 4}, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := Decide(&tt.rows, tt.now, tt.bytes, tt.set); got != tt.want {
+			if got := Decide(&tt.rows, tt.now, Size{Current: tt.bytes, Total: tt.bytes + tt.others}, tt.set); got != tt.want {
 				t.Errorf("got %v %+v, want %v %+v", got.Action, got, tt.want.Action, tt.want)
 			}
 		})
@@ -120,7 +125,7 @@ func TestBoundsHold(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
-	for run := range 50 {
+	for run := range 200 {
 		s := Settings{Retention: time.Duration(1+rnd.IntN(100)) * time.Hour, MaxSize: int64(1+rnd.IntN(64)) * 8 * mb}
 		flush := s.ShareSize() / 100
 		rows := fresh()
@@ -129,11 +134,18 @@ func TestBoundsHold(t *testing.T) {
 		heldPart := rnd.Float64()
 		for range 5000 {
 			now = now.Add(time.Duration(rnd.Int64N(int64(s.ShareTime() / 50))))
+			decide := func() Decision {
+				sz := Size{Current: size[max(Current(&rows), 0)]}
+				for _, b := range size {
+					sz.Total += b
+				}
+				return Decide(&rows, now, sz, s)
+			}
 			current := max(Current(&rows), 0)
-			d := Decide(&rows, now, size[current], s)
+			d := decide()
 			if (d.Action == EmptyNext || d.Action == Grow || d.Action == Held) && rnd.Float64() >= heldPart {
 				rows[d.Next].Empty, size[d.Next] = true, 0
-				d = Decide(&rows, now, size[current], s)
+				d = decide()
 			}
 			switch d.Action {
 			case Held:
@@ -153,7 +165,7 @@ func TestBoundsHold(t *testing.T) {
 			for _, b := range size {
 				total += b
 			}
-			if limit := s.MaxSize + s.ShareSize() + Segments*flush; total > limit {
+			if limit := s.MaxSize + s.ShareSize() + flush; total > limit {
 				t.Fatalf("run %d: %d bytes, limit %d", run, total, limit)
 			}
 		}

@@ -337,7 +337,12 @@ func TestLiveExtensionComesAndGoes(t *testing.T) {
 	l.flushed(l.push(time.Second, gap(3)))
 	l.expect("3", `SELECT string_agg(lost::text, ',') FROM lock_history.gap`)
 
-	// Unnoticed until the next batch.
+	// Both unnoticed until the next batch.
+	l.must(`UPDATE pg_extension SET extversion = '0.9' WHERE extname = 'pg_lock_history'`)
+	l.push(time.Second, gap(3))
+	l.until("it refuses the other version", func() bool { return l.store.Status().State == StateVersion })
+	l.must(`UPDATE pg_extension SET extversion = '1.0' WHERE extname = 'pg_lock_history'`)
+	l.until("it records", func() bool { return l.store.Status().State == StateRecording && l.queue.Bytes() == 0 })
 	l.must(`DROP EXTENSION pg_lock_history CASCADE`)
 	l.push(time.Second, gap(4))
 	l.until("it waits again", func() bool { return l.store.Status().State == StateWaiting })
@@ -452,7 +457,7 @@ func TestLiveRingTurns(t *testing.T) {
 	l.start()
 	day := l.cfg.Retention / (ring.Segments - 1)
 	gap := history.Batch{Gaps: []history.Gap{{Began: 1, Ended: 2, Reason: history.GapLate}}}
-	idle := l.session(50, "BEGIN")
+	idle, steady := l.session(50, "BEGIN"), l.session(51, "BEGIN")
 	l.flushed(l.push(time.Second, gap))
 	l.until("the first segment is open", l.store.RewriteOpen)
 	l.flushed(l.push(10*time.Second, gap))
@@ -460,7 +465,9 @@ func TestLiveRingTurns(t *testing.T) {
 		// The next segment is emptied ahead of need at the first of these and
 		// opened at the last, which reaches back 10 s.
 		l.flushed(l.push(day/5*4, gap))
-		l.flushed(l.push(day/5-15*time.Second, gap))
+		early := l.wait(int32(200+i), lockmgr.Tag{Field1: 740, Type: lockmgr.TransactionID}, steady)
+		l.flushed(l.push(day/5-15*time.Second, history.Batch{Open: []history.Episode{early}}))
+		l.expect("1", `SELECT count(*) FROM lock_history.actor AS a JOIN lock_history.open AS o USING (seg) WHERE a.pid = 51 AND o.wait_id = $1::int`, 200+i)
 		e := l.wait(int32(100+i), lockmgr.Tag{Field1: 740, Type: lockmgr.TransactionID}, idle)
 		l.flushed(l.push(10*time.Second, history.Batch{Open: []history.Episode{e}}))
 		l.until("open waits are asked for", l.store.RewriteOpen)
@@ -471,7 +478,7 @@ func TestLiveRingTurns(t *testing.T) {
 	}
 	// Ten segments were opened after the first; what was in those that came
 	// round again is gone, the rest is there.
-	l.expect("105,106,107,108,109", `SELECT string_agg(wait_id::text, ',' ORDER BY wait_id) FROM lock_history.open WHERE wait_id >= 105`)
+	l.expect("105,106,107,108,109", `SELECT string_agg(wait_id::text, ',' ORDER BY wait_id) FROM lock_history.open WHERE wait_id BETWEEN 105 AND 199`)
 	l.expect("0", `SELECT count(*) FROM lock_history.open WHERE wait_id <= 101`)
 	l.expect("t", `SELECT left((reltuples >= 0)::text, 1) FROM pg_class WHERE oid = 'lock_history.gap_1'::regclass`) // analyzed when closed
 }
@@ -492,11 +499,17 @@ func TestLiveRingHeldByReader(t *testing.T) {
 
 	rows := make([]history.Health, 2000)
 	fill := func() { l.flushed(l.push(time.Second, history.Batch{Health: rows})) }
-	for i := 0; l.store.Status().State != StateHeld; i++ {
-		if i > 100 {
+	began, fills := time.Now(), 0
+	for ; l.store.Status().State != StateHeld; fills++ {
+		if fills > 100 {
 			t.Fatalf("never held: %+v", l.store.Status())
 		}
 		fill()
+	}
+	// From three quarters of a share on each flush finds the segment in use.
+	// One that queued behind the reader would do so for lock_timeout, 1 s.
+	if took := time.Since(began); took > time.Duration(fills)*500*time.Millisecond {
+		t.Errorf("%d flushes took %s: they waited for the reader", fills, took)
 	}
 	var size int64
 	fmt.Sscan(l.query(`SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relname ~ '^(actor|episode|open|short_wait|gap|health_minute)_0$'`), &size)
@@ -705,4 +718,42 @@ func TestLivePanic(t *testing.T) {
 	l.push(time.Second, history.Batch{Ticket: 1, Gaps: []history.Gap{{Began: 1, Ended: 2, Reason: history.GapLate}}})
 	l.until("it is reported", func() bool { return strings.Contains(strings.Join(l.texts, "\n"), "a callback that fails") })
 	l.flushed(l.push(time.Second, history.Batch{Gaps: []history.Gap{{Began: 1, Ended: 2, Reason: history.GapLate}}}))
+}
+
+// Two servers that write to one history: when one turns the ring, the other
+// follows, and forgets what it knew about the segment before.
+func TestLiveTwoNodes(t *testing.T) {
+	l := newLab(t, true)
+	l2 := &lab{t: t, dsn: l.dsn, db: l.db, cfg: l.cfg, now: l.now, changed: make(chan struct{})}
+	l2.cfg.NodeName = "lab:2"
+	tag := lockmgr.Tag{Field1: 740, Type: lockmgr.TransactionID}
+	idle := l.session(50, "BEGIN")
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{Open: []history.Episode{l.wait(60, tag, idle)}}))
+	l2.start()
+	day := l.cfg.Retention / (ring.Segments - 1)
+	l2.flushed(l2.push(day+time.Minute, history.Batch{Open: []history.Episode{l2.wait(70, tag, idle)}}))
+	l.flushed(l.push(day+2*time.Minute, history.Batch{Open: []history.Episode{l.wait(61, tag, idle)}}))
+
+	l.expect("0:lab:1:60 1:lab:1:61 1:lab:2:70", `SELECT string_agg(seg || ':' || node || ':' || wait_id, ' ' ORDER BY seg, wait_id) FROM lock_history.open JOIN lock_history.node USING (node_id)`)
+	l.expect("0:lab:1 1:lab:1 1:lab:2", `SELECT string_agg(seg || ':' || node, ' ' ORDER BY seg, node) FROM lock_history.actor JOIN lock_history.node USING (node_id) WHERE pid = 50`)
+}
+
+// Segments that grew one after the other do not add up past the bound: the
+// oldest is given up early, wherever it is.
+func TestLiveTotalSizeIsBounded(t *testing.T) {
+	l := newLab(t, true)
+	l.cfg.MaxSize = 8 << 20
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+	for _, seg := range []int{3, 4, 5, 6} { // 2 MB each, twice their share
+		l.must(fmt.Sprintf(`INSERT INTO lock_history.gap_%d SELECT %d, 1, 1, now(), now(), 'old', 0, repeat('x', 900) FROM generate_series(1, 2100)`, seg, seg))
+		l.must(`UPDATE lock_history.ring SET is_empty = false, round = 1, opened_at = now(), closed_at = now() WHERE seg = $1::int`, seg)
+	}
+	rows := make([]history.Health, 2000) // a quarter of a megabyte
+	for range 3 {
+		l.flushed(l.push(time.Second, history.Batch{Health: rows}))
+	}
+	l.expect("4,5,6", `SELECT string_agg(DISTINCT seg::text, ',' ORDER BY seg::text) FROM lock_history.gap WHERE reason = 'old'`)
+	l.expect("3 is empty", `SELECT seg || ' is empty' FROM lock_history.ring WHERE is_empty AND seg = 3`)
 }

@@ -41,13 +41,15 @@ type session struct {
 	encode    func(string) string // makes valid UTF-8 fit the database's encoding
 
 	actors    map[int64]struct{} // known to be in the current segment
-	measured  int64              // bytes in the current segment, when last asked
+	measured  ring.Size          // when last asked
 	written   int64              // estimate of what was added since
 	measureAt time.Time          // when to ask again
 }
 
-// bytes estimates what is in the current segment.
-func (s *session) bytes() int64 { return s.measured + s.written }
+// size estimates what the ring takes.
+func (s *session) size() ring.Size {
+	return ring.Size{Current: s.measured.Current + s.written, Total: s.measured.Total + s.written}
+}
 
 // openSession connects and makes node, run and ring known. It fails with
 // errNoExtension when there is nothing to write to.

@@ -546,7 +546,7 @@ func (w *writer) finish(ctx context.Context) {
 func (w *writer) publish() {
 	if w.session != nil {
 		w.st.RingSegment = ring.Current(&w.session.rows)
-		w.st.RingFill = ring.Fill(&w.session.rows, w.lastComplete, w.session.bytes(), ringSettings(w.cfg))
+		w.st.RingFill = ring.Fill(&w.session.rows, w.lastComplete, w.session.size().Current, ringSettings(w.cfg))
 	}
 	st, old := w.st, w.status.Load()
 	if st == *old {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// The size of the current segment is asked for this often, or after so
+	// The size of the ring is asked for this often, or after so
 	// many estimated bytes, or an eighth of its share. In between the estimate
 	// is added, which is about twice of what the rows take.
 	measurePeriod = 5 * time.Second
@@ -24,6 +24,29 @@ const (
 	// sizeShare is the part of a segment's share that may go unmeasured.
 	sizeShare = 8
 )
+
+// makeRoom empties what is to be emptied, as far as nobody uses it, and says
+// where the hand goes.
+func (s *session) makeRoom(ctx context.Context, h *hand, c *config.Config) (ring.Decision, error) {
+	var d ring.Decision
+	for range ring.Segments {
+		d = ring.Decide(&s.rows, h.complete, s.size(), ringSettings(c))
+		if d.Action == ring.Stay || d.Action == ring.Advance {
+			break
+		}
+		emptied, err := s.emptySegment(ctx, d.Next)
+		if err == nil && emptied {
+			err = s.measure(ctx, c)
+		}
+		if err != nil {
+			return d, err
+		}
+		if !emptied {
+			break
+		}
+	}
+	return d, nil
+}
 
 // emptySegment truncates seg unless somebody uses it. It never waits: a reader
 // that we queued behind would make all later readers queue behind us.
@@ -54,7 +77,7 @@ func (s *session) emptySegment(ctx context.Context, seg int) (bool, error) {
 	})
 	switch {
 	case err == nil:
-		s.rows[seg].Empty = true
+		s.rows[seg].Empty, s.measureAt = true, time.Time{}
 		return true, nil
 	case isLocked(err):
 		return false, nil
@@ -110,7 +133,7 @@ func (s *session) advanced(d ring.Decision, h *hand) {
 	}
 	s.rows[d.Next] = ring.Row{Round: s.rows[d.Next].Round + 1, OpenedAt: at}
 	clear(s.actors)
-	s.measured, s.written, s.measureAt = 0, 0, time.Time{}
+	s.measured, s.written, s.measureAt = ring.Size{}, 0, time.Time{}
 }
 
 // analyze gives a closed segment its statistics. Whoever holds a lock on it is
@@ -123,7 +146,7 @@ func (s *session) analyze(ctx context.Context, seg int) {
 	}
 }
 
-// measure asks for the size of the current segment when it is time to.
+// measure asks for the size of the ring when it is time to.
 func (s *session) measure(ctx context.Context, c *config.Config) error {
 	limit := min(measureBytes, ringSettings(c).ShareSize()/sizeShare)
 	if time.Now().Before(s.measureAt) && s.written < limit {
@@ -133,19 +156,25 @@ func (s *session) measure(ctx context.Context, c *config.Config) error {
 	if current < 0 {
 		return nil
 	}
-	var names []string
+	var open, all []string
 	for _, leaf := range leaves {
-		names = append(names, leafName(leaf, current))
+		for seg := range ring.Segments {
+			all = append(all, leafName(leaf, seg))
+		}
+		open = append(open, leafName(leaf, current))
 	}
-	var bytes int64
+	var size ring.Size
 	err := s.conn.QueryRow(ctx, `
-		SELECT coalesce(pg_catalog.sum(pg_catalog.pg_total_relation_size(c.oid)), 0)::bigint
-		  FROM pg_catalog.pg_class AS c
-		  JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-		 WHERE n.nspname = 'lock_history' AND c.relname = ANY ($1::text[])`, names).Scan(&bytes)
+		SELECT coalesce(pg_catalog.sum(t.size) FILTER (WHERE t.relname = ANY ($2::text[])), 0)::bigint,
+		       coalesce(pg_catalog.sum(t.size), 0)::bigint
+		  FROM (SELECT c.relname, pg_catalog.pg_total_relation_size(c.oid) AS size
+		          FROM pg_catalog.pg_class AS c
+		          JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
+		         WHERE n.nspname = 'lock_history' AND c.relname = ANY ($1::text[])) AS t`, all, open).
+		Scan(&size.Current, &size.Total)
 	if err != nil {
-		return fmt.Errorf("ask for the size of segment %d: %w", current, err)
+		return fmt.Errorf("ask for the size of the ring: %w", err)
 	}
-	s.measured, s.written, s.measureAt = bytes, 0, time.Now().Add(measurePeriod)
+	s.measured, s.written, s.measureAt = size, 0, time.Now().Add(measurePeriod)
 	return nil
 }

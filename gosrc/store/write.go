@@ -30,12 +30,9 @@ const (
 )
 
 // write brings the hand into the tables, or finds that there is no need to.
+// That it is not in already, open has made sure of.
 func (w *writer) write(ctx context.Context) error {
 	h, s := w.hand, w.session
-	if len(h.items) > 0 && h.number <= s.batch {
-		w.done()
-		return nil
-	}
 	if w.nothingToWrite(h) {
 		w.done()
 		w.succeeded()
@@ -49,15 +46,9 @@ func (w *writer) write(ctx context.Context) error {
 	if err := s.look(ctx, w.cfg); err != nil {
 		return err
 	}
-	d := ring.Decide(&s.rows, h.complete, s.bytes(), ringSettings(w.cfg))
-	if d.Action == ring.EmptyNext || d.Action == ring.Grow || d.Action == ring.Held {
-		emptied, err := s.emptySegment(ctx, d.Next)
-		if err != nil {
-			return err
-		}
-		if emptied {
-			d = ring.Decide(&s.rows, h.complete, s.bytes(), ringSettings(w.cfg))
-		}
+	d, err := s.makeRoom(ctx, h, w.cfg)
+	if err != nil {
+		return err
 	}
 	seg := d.Current
 	if d.Action == ring.Advance {
@@ -72,7 +63,7 @@ func (w *writer) write(ctx context.Context) error {
 	if err := s.dropKnownActors(ctx, r, seg, d.Action == ring.Advance); err != nil {
 		return err
 	}
-	err := pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
+	err = pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
 		// First the run row: see doc.go, "once".
 		if err := s.beat(ctx, tx, h, w.cfg.FlushPeriod); err != nil {
 			return err
