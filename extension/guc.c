@@ -363,6 +363,7 @@ plh_append_settings_json(StringInfo out)
 		append_string(out, "bootstrap_role", plh_bootstrap_role());
 	append_int(out, "postmaster_start", PgStartTime);
 	append_int(out, "worker_start", (int64) pg_atomic_read_u64(&plh_shared->worker_start));
+	append_int(out, "previous_flush", plh_previous_flush());
 	appendStringInfo(out, "\"system_identifier\":\"" UINT64_FORMAT "\",", GetSystemIdentifier());
 	append_int(out, "max_connections", MaxConnections);
 	append_int(out, "superuser_reserved_connections", server_int("superuser_reserved_connections"));

@@ -89,6 +89,9 @@ extern bool plh_server_is_stopping(void);
 /* The worker's role of OID 10, read once at start; empty when it could not be. */
 extern const char *plh_bootstrap_role(void);
 
+/* Up to when the life before this one had written its history; 0 when there was none. */
+extern TimestampTz plh_previous_flush(void);
+
 /* ---- goload.c ---- */
 
 extern bool plh_load_go(char *error, size_t error_room);

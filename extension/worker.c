@@ -37,6 +37,7 @@
 
 /* Worker only; written once at start. */
 static char bootstrap_role[NAMEDATALEN];
+static TimestampTz previous_flush;
 
 void
 plh_register_worker(void)
@@ -58,6 +59,12 @@ const char *
 plh_bootstrap_role(void)
 {
 	return bootstrap_role;
+}
+
+TimestampTz
+plh_previous_flush(void)
+{
+	return previous_flush;
 }
 
 /*
@@ -233,6 +240,9 @@ plh_worker_main(Datum arg)
 
 	wait_before_another_life();
 	pg_atomic_write_u64(&plh_shared->worker_start, (uint64) GetCurrentTimestamp());
+	LWLockAcquire(plh_shared->lock, LW_SHARED);
+	previous_flush = plh_shared->status.last_flush;
+	LWLockRelease(plh_shared->lock);
 	read_bootstrap_role();
 	plh_prepare_wait_probe();
 	plh_prepare_lock_probe();

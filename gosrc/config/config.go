@@ -45,6 +45,7 @@ type Server struct {
 	BootstrapRole                string // role of OID 10; empty when it could not be read
 	PostmasterStart              snapshot.Micros
 	WorkerStart                  snapshot.Micros // identifies this life of the worker
+	PreviousFlush                snapshot.Micros // the life before wrote its history up to then; 0 when not known
 	SystemIdentifier             uint64
 	MaxConnections               int
 	SuperuserReservedConnections int
@@ -97,6 +98,7 @@ type object struct {
 		BootstrapRole                string   `mapstructure:"bootstrap_role"`
 		PostmasterStart              int64    `mapstructure:"postmaster_start"`
 		WorkerStart                  int64    `mapstructure:"worker_start"`
+		PreviousFlush                int64    `mapstructure:"previous_flush"`
 		SystemIdentifier             string   `mapstructure:"system_identifier"`
 		MaxConnections               int      `mapstructure:"max_connections"`
 		SuperuserReservedConnections int      `mapstructure:"superuser_reserved_connections"`
@@ -191,6 +193,7 @@ func (o *object) config() (Config, error) {
 			BootstrapRole:                srv.BootstrapRole,
 			PostmasterStart:              snapshot.Micros(srv.PostmasterStart),
 			WorkerStart:                  snapshot.Micros(srv.WorkerStart),
+			PreviousFlush:                snapshot.Micros(srv.PreviousFlush),
 			SystemIdentifier:             sysid,
 			MaxConnections:               srv.MaxConnections,
 			SuperuserReservedConnections: srv.SuperuserReservedConnections,

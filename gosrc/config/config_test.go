@@ -13,7 +13,7 @@ const full = `{"settings":{"enabled":true,"track_locks":true,"database":"postgre
 "sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,
 "query_text":"normalized","query_length":1024,"memory_limit_mb":64,"log_level":"info","something_new":1},
 "server":{"version_num":150020,"port":5432,"socket_directories":["/var/run/postgresql","/tmp"],"listen_addresses":"localhost","bootstrap_role":"Admin Ä",
-"postmaster_start":800000000000001,"worker_start":800000000000002,"system_identifier":"17446744073709551615","max_connections":100,
+"postmaster_start":800000000000001,"worker_start":800000000000002,"previous_flush":800000000000003,"system_identifier":"17446744073709551615","max_connections":100,
 "superuser_reserved_connections":3,"max_processes":132,"max_prepared_transactions":0,"data_directory":"/data","hostname":"db1","extension_version":"1.0"}}`
 
 func TestParse(t *testing.T) {
@@ -32,7 +32,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("node name %q, want host name and port", c.NodeName)
 	}
 	if s.VersionNum != 150020 || s.Port != 5432 || len(s.SocketDirectories) != 2 || s.BootstrapRole != "Admin Ä" ||
-		s.PostmasterStart != 800000000000001 || s.WorkerStart != 800000000000002 ||
+		s.PostmasterStart != 800000000000001 || s.WorkerStart != 800000000000002 || s.PreviousFlush != 800000000000003 ||
 		s.SystemIdentifier != 17446744073709551615 || s.MaxConnections != 100 || s.ExtensionVersion != "1.0" {
 		t.Errorf("server: %+v", s)
 	}

@@ -369,11 +369,37 @@ func TestLiveRuns(t *testing.T) {
 	l.expect("stopped 01:00:00", `SELECT reason || ' ' || (ended - began) FROM lock_history.gap`)
 	l.stop()
 
+	// The server went on, and knows how far the last life had got.
+	l.cfg.Server.PreviousFlush = l.now.Add(10 * time.Minute)
+	l.now = l.now.Add(11 * time.Minute)
+	l.cfg.Server.WorkerStart = l.now
+	l.start()
+	l.until("it records", func() bool { return l.store.Status().State == StateRecording })
+	l.expect("stopped 00:01:00", `SELECT reason || ' ' || (ended - began) FROM lock_history.gap ORDER BY began DESC LIMIT 1`)
+	l.stop()
+
+	l.cfg.Server.PreviousFlush = 0
 	l.now = l.now.Add(30 * 24 * time.Hour)
 	l.cfg.Server.WorkerStart = l.now
 	l.start()
 	l.until("it records", func() bool { return l.store.Status().State == StateRecording })
 	l.expect("1", `SELECT count(*) FROM lock_history.run`) // old ones are removed
+}
+
+// Without statistics the planner takes a view of the last minutes for a big one.
+func TestLiveCurrentSegmentIsAnalyzed(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	gaps := make([]history.Gap, analyzeFirst)
+	for i := range gaps {
+		gaps[i] = history.Gap{Began: 1, Ended: 2, Reason: history.GapLate}
+	}
+	l.flushed(l.push(time.Second, history.Batch{Gaps: gaps[:analyzeFirst-1]}))
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+	l.expect("-1", `SELECT max(reltuples) FROM pg_class WHERE relname LIKE 'gap\_%'`)
+	l.flushed(l.push(time.Second, history.Batch{Gaps: gaps[:1]}))
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+	l.expect("1000", `SELECT max(reltuples) FROM pg_class WHERE relname LIKE 'gap\_%'`)
 }
 
 func TestLiveConnectionLost(t *testing.T) {

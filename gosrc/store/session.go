@@ -44,6 +44,11 @@ type session struct {
 	measured  ring.Size          // when last asked
 	written   int64              // estimate of what was added since
 	measureAt time.Time          // when to ask again
+
+	// Rows that this session wrote to the current segment, and at how many of
+	// them it gets new statistics.
+	rowsHere  int64
+	analyzeAt int64
 }
 
 // size estimates what the ring takes.
@@ -58,7 +63,7 @@ func openSession(ctx context.Context, t target, c *config.Config) (*session, err
 	if err != nil {
 		return nil, err
 	}
-	s := &session{conn: conn, run: int64(c.Server.WorkerStart), actors: make(map[int64]struct{})}
+	s := &session{conn: conn, run: int64(c.Server.WorkerStart), analyzeAt: analyzeFirst, actors: make(map[int64]struct{})}
 	if err := s.learn(ctx, c); err != nil {
 		hangUp(conn)
 		return nil, err
@@ -216,6 +221,11 @@ func (s *session) enterRun(ctx context.Context, tx pgx.Tx, c *config.Config) err
 	case err != nil:
 		return fmt.Errorf("find the run before %d: %w", s.run, err)
 	default:
+		// An idle server's heartbeat is old; what the last life wrote, or had
+		// no need to, may be known better while the server runs.
+		if known := c.Server.PreviousFlush.Time(); known.After(heartbeat) && known.Before(started) {
+			heartbeat = known
+		}
 		if seg := ring.Current(&s.rows); seg >= 0 && heartbeat.Before(started) {
 			_, err = tx.Exec(ctx, `
 				INSERT INTO lock_history.`+leafName("gap", seg)+` (seg, node_id, run, began, ended, reason, lost, detail)

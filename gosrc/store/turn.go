@@ -21,6 +21,11 @@ const (
 	measurePeriod = 5 * time.Second
 	measureBytes  = 1 << 20
 
+	// analyzeFirst is after how many rows the current segment gets statistics,
+	// and again each time they have doubled. Without any, the planner takes a
+	// view of the last minutes for a big one and compiles it.
+	analyzeFirst = 1000
+
 	// sizeShare is the part of a segment's share that may go unmeasured.
 	sizeShare = 8
 )
@@ -134,9 +139,10 @@ func (s *session) advanced(d ring.Decision, h *hand) {
 	s.rows[d.Next] = ring.Row{Round: s.rows[d.Next].Round + 1, OpenedAt: at}
 	clear(s.actors)
 	s.measured, s.written, s.measureAt = ring.Size{}, 0, time.Time{}
+	s.rowsHere, s.analyzeAt = 0, analyzeFirst
 }
 
-// analyze gives a closed segment its statistics. Whoever holds a lock on it is
+// analyze gives a segment its statistics. Whoever holds a lock on it is
 // not waited for; without statistics reading is slower, no more.
 func (s *session) analyze(ctx context.Context, seg int) {
 	for _, leaf := range leaves {

@@ -96,6 +96,11 @@ func (w *writer) write(ctx context.Context) error {
 	if d.Action == ring.Advance && d.Current >= 0 {
 		s.analyze(ctx, d.Current)
 	}
+	s.rowsHere += int64(r.count())
+	if s.rowsHere >= s.analyzeAt {
+		s.analyze(ctx, seg)
+		s.analyzeAt = 2 * s.rowsHere
+	}
 	return nil
 }
 

@@ -42,9 +42,13 @@ is($tree, join("\n",
 	join('|', $root_level + 2, 'd', 'active', 'soft', 't', $pid{b}, 'AccessShareLock', 'public.t')),
 	'tree during the incident');
 
-is($node->safe_psql('postgres', q{SELECT application_name, wait_end IS NULL, outcome IS NULL, granted IS NULL, duration > interval '0'
+is($node->safe_psql('postgres', q{SELECT application_name, locktype, mode, object, datname, usename, wait_end IS NULL, granted IS NULL, outcome IS NULL, duration > interval '0', hard_blockers, soft_blockers, root_blockers, hard_blocker_count, soft_blocker_count
 	FROM lock_history.waits ORDER BY wait_start}),
-	join("\n", map { "$_|t|t|t|t" } qw(b c d)), 'open waits have no end and no outcome');
+	join("\n",
+		"b|relation|AccessExclusiveLock|public.t|postgres|$user|t|t|t|t|{$pid{a}}|{}|{$pid{a}}|1|0",
+		"c|relation|AccessShareLock|public.t|postgres|$user|t|t|t|t|{}|{$pid{b}}|{$pid{a}}|0|1",
+		"d|relation|AccessShareLock|public.t|postgres|$user|t|t|t|t|{}|{$pid{b}}|{$pid{a}}|0|1"),
+	'waits during the incident: who blocks whom, and no end yet');
 
 my $before_end = $s{a}->run('SELECT clock_timestamp() AS before_end');
 $s{a}->run('COMMIT');
@@ -55,12 +59,14 @@ $s{$_}->answer for qw(c d);
 is(LockHistory::history($node, $tree_query), $tree, 'tree of the same moment after the incident');
 is($node->safe_psql('postgres', "SELECT count(*) FROM lock_history.blocking_tree_at(now())"), '0', 'nobody waits now');
 
-is($node->safe_psql('postgres', q{SELECT application_name, locktype, mode, object, datname, usename, granted, outcome, hard_blockers, soft_blockers, root_blockers, hard_blocker_count, soft_blocker_count
+# After A's end B holds for a moment what C and D still wait for. Whether a
+# tick sees that is chance, so what they are blocked by is looked at up to then.
+is($node->safe_psql('postgres', qq{SELECT application_name, mode, object, granted, outcome, wait_end IS NOT NULL, soft_blockers, root_blockers[1] = $pid{a}
 	FROM lock_history.waits ORDER BY wait_start}),
 	join("\n",
-		"b|relation|AccessExclusiveLock|public.t|postgres|$user|t|granted|{$pid{a}}|{}|{$pid{a}}|1|0",
-		"c|relation|AccessShareLock|public.t|postgres|$user|t|granted|{}|{$pid{b}}|{$pid{a}}|0|1",
-		"d|relation|AccessShareLock|public.t|postgres|$user|t|granted|{}|{$pid{b}}|{$pid{a}}|0|1"),
+		"b|AccessExclusiveLock|public.t|t|granted|t|{}|t",
+		"c|AccessShareLock|public.t|t|granted|t|{$pid{b}}|t",
+		"d|AccessShareLock|public.t|t|granted|t|{$pid{b}}|t"),
 	'waits after the incident');
 
 for my $waiter (qw(b c d))
@@ -76,14 +82,14 @@ is($node->safe_psql('postgres', qq{SELECT wait_end >= timestamptz '$before_end' 
 	FROM lock_history.waits WHERE pid = $pid{b}}), 't|t|t|t', 'duration is right within one sampling period');
 
 is($node->safe_psql('postgres', q{SELECT w.application_name, blocker_pid, kind, blocker_mode, blocker_application_name, blocker_state, regexp_replace(blocker_query, '[\s;]+$', '')
-	FROM lock_history.blocking AS b JOIN lock_history.waits AS w USING (node, wait_id) ORDER BY w.wait_start, kind}),
+	FROM lock_history.blocking AS b JOIN lock_history.waits AS w USING (node, wait_id) WHERE b.first_seen < '} . $before_end . q{' ORDER BY w.wait_start, kind}),
 	join("\n",
 		"b|$pid{a}|hard|{AccessShareLock}|a|idle in transaction|SELECT count(*) FROM t",
 		"c|$pid{b}|soft|{AccessExclusiveLock}|b|active|ALTER TABLE t ADD COLUMN j int",
 		"d|$pid{b}|soft|{AccessExclusiveLock}|b|active|ALTER TABLE t ADD COLUMN j int"),
 	'hard and nearest soft edges, with what the blocker was doing');
 
-is($node->safe_psql('postgres', 'SELECT application_name, pid, sessions_blocked, blocked_time > interval \'0\' FROM lock_history.root_blockers'),
+is($node->safe_psql('postgres', 'SELECT application_name, pid, sessions_blocked, blocked_time > interval \'0\' FROM lock_history.root_blockers ORDER BY blocked_time DESC LIMIT 1'),
 	"a|$pid{a}|3|t", 'the root blocker is the forgotten transaction');
 
 is($node->safe_psql('postgres', "SELECT waiting, roots FROM lock_history.worst_moments(now() - interval '1 hour', now(), 1)"),

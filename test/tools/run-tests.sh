@@ -41,9 +41,11 @@ run_go() {
 	# shellcheck disable=SC2086
 	PLH_TEST_DSN="host=$SOCKET_DIR port=$PORT user=postgres dbname=postgres sslmode=disable" \
 		go test -count=1 -tags osusergo,netgo "$@" ${GO_TEST_FLAGS:-} ./gosrc/... 2>&1 | tee "$out"
-	local good bad
+	local code=${PIPESTATUS[0]} good bad
 	good=$(grep -c '^ok ' "$out")
 	bad=$(grep -c '^FAIL[[:space:]]' "$out")
+	# A go.mod that cannot be read fails without naming a package.
+	[ "$code" = 0 ] || [ "$bad" != 0 ] || bad=1
 	[ "$bad" = 0 ] || server_log "$kind"
 	stop_cluster "$kind"
 	count "$kind" "$good" "$bad"
