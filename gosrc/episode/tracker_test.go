@@ -469,7 +469,8 @@ func TestSessionDetails(t *testing.T) {
 		t.Errorf("wanted %v: the root again, and the waiter without details", got)
 	}
 	s.walk(ms(260), queue)
-	s.read[9] = nil // torn now: what was known stays
+	s.walk(ms(310), queue) // seen twice: taken over
+	s.read[9] = nil        // torn now: what was known stays
 	s.walk(ms(360), queue)
 	if d := s.Drain(ms(370), DrainOptions{}); len(d.Open) != 0 {
 		t.Errorf("%d open rewritten for nothing but fresher details", len(d.Open))
@@ -488,6 +489,52 @@ func TestSessionDetails(t *testing.T) {
 	}
 	if len(e.Edges) != 5 {
 		t.Errorf("%d edges, want 2 hard, 1 soft, 2 roots", len(e.Edges))
+	}
+}
+
+func TestBlockerDetailsSettle(t *testing.T) {
+	idle := &snapshot.Session{Slot: 9, Pid: 1009, State: snapshot.StateIdleInTransaction, Query: "select 1"}
+	commit := &snapshot.Session{Slot: 9, Pid: 1009, State: snapshot.StateActive, Query: "commit"}
+	busy := func(n int) *snapshot.Session {
+		return &snapshot.Session{Slot: 9, Pid: 1009, State: snapshot.StateActive, Query: fmt.Sprint("statement ", n)}
+	}
+	type seen struct {
+		at      snapshot.Micros
+		session *snapshot.Session
+	}
+	tests := []struct {
+		name    string
+		walks   []seen
+		want    string
+		rewrite bool // the open row is due again
+	}{
+		{"the commit at the end is not what is kept", []seen{{ms(100), idle}, {ms(200), idle}, {ms(5200), idle}, {ms(5300), commit}}, "select 1", false},
+		{"a commit that lasts is", []seen{{ms(100), idle}, {ms(200), commit}, {ms(300), commit}}, "commit", true},
+		{"back to what it was", []seen{{ms(100), idle}, {ms(200), commit}, {ms(300), idle}, {ms(400), commit}}, "select 1", false},
+		{"another statement at each walk: the latest after a second", []seen{{ms(100), busy(1)}, {ms(600), busy(2)}, {ms(1200), busy(3)}}, "statement 3", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(testConfig)
+			w := waiting(1, 7, ms(1))
+			queue := queueOf{7, []int32{9}, []snapshot.Wait{w}}
+			s.sweep(ms(10), w)
+			s.read[9] = tt.walks[0].session
+			s.walk(ms(20), queue)
+			s.Drain(ms(150), DrainOptions{})
+			for _, walk := range tt.walks {
+				s.read[9] = walk.session
+				s.walk(walk.at, queue)
+			}
+			if d := s.Drain(ms(6000), DrainOptions{}); (len(d.Open) == 1) != tt.rewrite {
+				t.Errorf("%d rows written again, want it: %v", len(d.Open), tt.rewrite)
+			}
+			for _, e := range s.waitOf(1, 1001).live {
+				if (e.kind == history.Hard || e.kind == history.Root) && e.blocker.Query != tt.want {
+					t.Errorf("%v blocker says %q, want %q", e.kind, e.blocker.Query, tt.want)
+				}
+			}
+		})
 	}
 }
 

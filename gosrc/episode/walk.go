@@ -2,6 +2,7 @@ package episode
 
 import (
 	"slices"
+	"time"
 
 	"pg_lock_history/gosrc/history"
 	"pg_lock_history/gosrc/lockmgr"
@@ -23,6 +24,33 @@ type liveEdge struct {
 	modes   uint32
 	from    snapshot.Micros
 	blocker *snapshot.Session
+
+	// Details that differ are taken over by settleOn.
+	confirmed snapshot.Micros   // when blocker was last true
+	candidate *snapshot.Session // what the latest walk saw instead, nil when nothing else
+}
+
+// unconfirmed is how long details may be out of date while a blocker changes
+// from each walk to the next.
+const unconfirmed = time.Second
+
+// settleOn decides which details the edge is told by. A walk may fall into the
+// COMMIT that ends it all; of an hour idle in transaction that must not be
+// what is kept. So details are replaced when two walks in a row saw the new
+// ones, or when the old ones have not been true for a while. Reports whether
+// the blocker's state is another one now.
+func (e *liveEdge) settleOn(s *snapshot.Session, at snapshot.Micros) bool {
+	switch {
+	case s == e.blocker:
+		e.confirmed, e.candidate = at, nil
+		return false
+	case s != e.candidate && at.Sub(e.confirmed) < unconfirmed:
+		e.candidate = s
+		return false
+	}
+	changed := s.State != e.blocker.State
+	e.blocker, e.confirmed, e.candidate = s, at, nil
+	return changed
 }
 
 type edgeKey struct {
@@ -225,7 +253,7 @@ func (t *Tracker) edge(w *wait, g *waitgraph.Graph, kind history.EdgeKind, b wai
 	if at >= len(w.live) || w.live[at].edgeKey != key || w.live[at].blocker == nil {
 		at = slices.IndexFunc(w.live, func(e liveEdge) bool { return e.edgeKey == key && e.blocker != nil })
 	}
-	e := liveEdge{edgeKey: key, modes: b.Modes, from: from, blocker: s.found}
+	e := liveEdge{edgeKey: key, modes: b.Modes, from: from, blocker: s.found, confirmed: g.TakenAt}
 	if at >= 0 {
 		e = w.live[at]
 		w.live[at].blocker = nil // taken
@@ -233,9 +261,13 @@ func (t *Tracker) edge(w *wait, g *waitgraph.Graph, kind history.EdgeKind, b wai
 			e.modes |= b.Modes
 			w.changed = true
 		}
-		if s.found != nil {
-			w.changed = w.changed || e.bare
-			e.blocker, e.bare = s.found, false
+		switch {
+		case s.found == nil:
+		case e.bare:
+			w.changed = true
+			e.blocker, e.bare, e.confirmed = s.found, false, g.TakenAt
+		case e.settleOn(s.found, g.TakenAt):
+			w.changed = true // with other words for the same state a row can wait
 		}
 	} else {
 		w.changed = true
