@@ -13,6 +13,7 @@ type Config struct {
 	MinDuration      time.Duration // shorter waits are merged
 	MaxRowsPerSecond int           // ended episodes kept alone in one second; also open ones in one Drain
 	MaxShortKeys     int           // kinds of short waits told apart in one second
+	HandOver         time.Duration // blockers of only the last so long of a wait are left out, see handover.go; 0 keeps all
 }
 
 // Sweep is the answer of the wait probe, as far as it is about waits.

@@ -19,6 +19,7 @@ const countedFor = 10 * time.Second
 
 // settle decides what becomes of a wait that has ended.
 func (t *Tracker) settle(w *wait) {
+	w.leaveOutHandover(t.config.HandOver)
 	second := secondOf(w.end)
 	count := t.seconds[second]
 	// Who was handed out as open must be closed on its own; who was not seen

@@ -77,6 +77,7 @@ type wait struct {
 	past      []history.Edge
 	softPids  []int32
 	hardCount int32
+	raised    raise
 	softCount int32
 	queueKey  int64
 	keyed     bool

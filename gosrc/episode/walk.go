@@ -208,6 +208,9 @@ func (t *Tracker) update(w *wait, g *waitgraph.Graph, seen *waitgraph.Waiter, lo
 	w.cycle = seen.Cycle
 
 	if seen.HardCount > w.hardCount || seen.SoftCount > w.softCount {
+		if seen.HardCount > w.hardCount && w.walkPrev != 0 {
+			w.noteRaise(g.TakenAt, t.config.HandOver)
+		}
 		w.hardCount = max(w.hardCount, seen.HardCount)
 		w.softCount = max(w.softCount, seen.SoftCount)
 		w.changed = true

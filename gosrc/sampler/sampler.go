@@ -150,6 +150,7 @@ func trackerConfig(c config.Config) episode.Config {
 		MinDuration:      c.MinDuration,
 		MaxRowsPerSecond: c.MaxRowsPerSecond,
 		MaxShortKeys:     maxShortKeys,
+		HandOver:         2 * c.SamplePeriod, // a walk of the tick before the end, and its neighbour
 	}
 }
 
