@@ -2,8 +2,8 @@
  * compat.h
  *		What differs between server versions, and nothing else.
  *
- * Version conditionals stand here only.  Run on 15; 16, 17 and 18 follow the
- * headers of those versions.
+ * Version conditionals stand here only.  Built and run on 15; what is here for
+ * 16, 17 and 18 was written by their headers and has not been built yet.
  */
 #ifndef PLH_COMPAT_H
 #define PLH_COMPAT_H
@@ -28,6 +28,11 @@
 #endif
 #if PG_VERSION_NUM >= 190000
 #error "pg_lock_history does not know PostgreSQL 19 yet; build it for 15 to 18"
+#endif
+
+/* 15.0 had the function under its older name. */
+#if PG_VERSION_NUM < 150001
+#define InitMaterializedSRF SetSingleFuncCall
 #endif
 
 /* Processes there can be: MaxBackends and the auxiliary ones, prepared dummies excluded. */

@@ -16,16 +16,24 @@
  *	 SIGQUIT (an immediate shutdown has to work) and those that report a fault.
  *
  * Death.  When the Go runtime gives up (a panic nobody recovered, a concurrent
- * map write, a stack overflow) it raises SIGABRT.  Dying of it would make the
- * postmaster restart every session, so the handler here turns it into
+ * map write, a stack overflow) it raises SIGABRT; at a memory fault in Go code it
+ * first sends SIGQUIT to its own process.  Dying of either would make the
+ * postmaster restart every session, so the handlers here turn them into
  * proc_exit(1) on the main thread: the postmaster logs exit code 1 and starts
- * the worker again.  Inside a probe the exit waits until the probe leaves.
+ * the worker again.  Inside a probe the exit waits until the probe leaves.  A
+ * fault in C code is not contained: shared memory cannot be trusted then, and
+ * the worker dies at once as any server process does.
+ *
+ * Dry run.  A runtime that cannot start (no threads, no address space) exits
+ * by itself in ways that nobody can catch.  So a child process tries first, and
+ * the library is loaded only when the child came through.
  *
  * Watchdog.  Go code that never comes back (a loop without calls can't be
- * preempted) would hold up a shutdown.  A thread of C sleeps until SIGTERM is
- * pending, the main thread took one, or the postmaster is gone; when the main
- * thread then stays in Go for longer than a grace period, it ends the worker on
- * the route above.
+ * preempted) would hold up a shutdown, and DROP DATABASE, which waits for every
+ * process to answer.  A thread of C sleeps until SIGTERM is pending, the main
+ * thread took one, or the postmaster is gone, and looks around every few seconds;
+ * when the main thread then stays in Go for longer than a grace period, it ends
+ * the worker on the route above.
  */
 #include "plh.h"
 
@@ -36,11 +44,13 @@
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "libpq/pqsignal.h"
 #include "miscadmin.h"
+#include "postmaster/interrupt.h"
 #include "postmaster/postmaster.h"
 #include "storage/ipc.h"
 
@@ -55,23 +65,37 @@
  */
 #define SIGNAL_STACK_SIZE (256 * 1024)
 
-/* Once there is a reason, the watchdog looks this often. */
-#define WATCHDOG_PERIOD_MS 50
+/* The watchdog looks around this often, and more often once there is a reason. */
+#define WATCHDOG_IDLE_MS 5000
+#define WATCHDOG_BUSY_MS 50
 
 /* Go may take this long after a shutdown request; an orderly end needs less. */
-#define WATCHDOG_GRACE_MS 400
+#define GRACE_AT_SHUTDOWN_MS 400
 
-/* Where the main thread is. Written by it alone, read by handler and watchdog. */
+/* And this long otherwise: a turn takes milliseconds. */
+#define GRACE_MS 15000
+
+/* A worker that cannot even exit during a shutdown is killed after this long. */
+#define LAST_RESORT_MS 3000
+
+/* The dry run may take this long; it needs some milliseconds. */
+#define DRY_RUN_MS 10000
+
+/* Where the main thread is. Written by it alone, read by handlers and watchdog. */
 enum
 {
 	IN_SERVER,					/* no Go frame below, or Go not loaded */
+	LOADING,					/* Go is being loaded */
 	IN_GO,
 	IN_PROBE,					/* a probe called by Go */
 	IN_WAIT						/* the wait probe: signals are let in */
 };
 static volatile sig_atomic_t place = IN_SERVER;
 
-/* Set by the SIGABRT handler, on any thread; never cleared. */
+/* Raised each time the main thread enters Go; read by the watchdog. */
+static volatile sig_atomic_t turns = 0;
+
+/* Set by a handler, on any thread; never cleared. */
 static volatile sig_atomic_t go_died = false;
 
 /* Set by the watchdog before it raises SIGABRT on the main thread. */
@@ -87,21 +111,27 @@ static PlhRunFunction go_run;
 
 static void die(void) pg_attribute_noreturn();
 
-/* Ends the worker.  Main thread, outside any probe. */
+/*
+ * Ends the worker.  Main thread, outside any probe, perhaps in a signal
+ * handler that interrupted Go code: no code of the server is at work then.
+ * Should libc be (Go starting a thread), this may block; during a shutdown the
+ * watchdog has the last word.
+ */
 static void
 die(void)
 {
 	place = IN_SERVER;
 	ereport(LOG,
 			(errmsg("pg_lock_history: %s, the worker ends and will be started again",
-					go_hung ? "the analysis library did not answer a shutdown request"
+					go_hung ? "the analysis library did not come back in time"
 					: "the analysis library has died"),
 			 errdetail("Other sessions are not affected.")));
 	proc_exit(1);
 }
 
+/* The Go runtime has given up.  Any thread, in a signal handler. */
 static void
-abort_handler(int signo)
+contain_death(void)
 {
 	go_died = true;
 
@@ -119,6 +149,7 @@ abort_handler(int signo)
 
 	switch (place)
 	{
+		case LOADING:
 		case IN_GO:
 			die();
 			break;
@@ -127,14 +158,58 @@ abort_handler(int signo)
 			SetLatch(MyLatch);	/* the wait probe looks at go_died */
 			break;
 		default:
-
-			/*
-			 * abort() in the server's own code: let it die as it would have
-			 * without us.  Returning makes abort() raise the signal again
-			 * with the default action.
-			 */
-			break;
+			break;				/* plh_run_go() looks at go_died */
 	}
+}
+
+/* Gives a signal back its default action and dies of it. */
+static void
+die_of(int signo)
+{
+	signal(signo, SIG_DFL);
+	raise(signo);
+}
+
+static void
+abort_handler(int signo, siginfo_t *info, void *context)
+{
+	int			save_errno = errno;
+
+	/* Not by this process: somebody wants a core file, and shall have it. */
+	if (info->si_pid != getpid())
+		die_of(signo);
+
+	/* abort() in the server's own code, before Go was there. */
+	if (place == IN_SERVER && go_run == NULL)
+		die_of(signo);
+	contain_death();
+	errno = save_errno;
+}
+
+/*
+ * SIGQUIT of the postmaster means to leave at once.  Go sends itself the same
+ * signal when it dies of a fault, to have all threads print their stacks.
+ */
+static void
+quit_handler(int signo, siginfo_t *info, void *context)
+{
+	int			save_errno = errno;
+
+	if (info->si_pid != getpid())
+		SignalHandlerForCrashExit(signo);
+	contain_death();
+	errno = save_errno;
+}
+
+/*
+ * Go installs its own handler for these; it passes a fault in C code on to the
+ * one that was there before.  Without this one it would first wait 10 s for
+ * other threads to print their stacks, with partition locks perhaps held.
+ */
+static void
+fault_handler(int signo, siginfo_t *info, void *context)
+{
+	die_of(signo);
 }
 
 /* Called when a shutdown request has been taken and is about to be told to Go. */
@@ -149,18 +224,18 @@ plh_alert_watchdog(void)
 }
 
 /*
- * Sleeps without a timeout, so that a quiet worker costs nothing here.
- *
  * The signalfd is polled and never read: it becomes readable while SIGTERM is
  * pending for the process, that is, while the main thread is in Go with the
- * signal blocked; the signal stays pending for the main thread.
+ * signal blocked; the signal stays pending for the main thread.  Neither the
+ * eventfd nor the postmaster's pipe is read: a reason stays one.
  */
 static void *
 watchdog(void *arg)
 {
-	const struct timespec period = {0, WATCHDOG_PERIOD_MS * 1000000L};
+	const struct timespec pause = {0, WATCHDOG_BUSY_MS * 1000000L};
 	struct pollfd reasons[3];
 	int			waited_ms = 0;
+	int			seen_turn = turns;
 
 	reasons[0].fd = sigterm_fd;
 	reasons[1].fd = watchdog_fd;
@@ -169,23 +244,34 @@ watchdog(void *arg)
 
 	for (;;)
 	{
-		/* Neither the eventfd nor the postmaster's pipe is read: a reason stays. */
-		if (poll(reasons, lengthof(reasons), -1) <= 0)
-			continue;
-		nanosleep(&period, NULL);
-		if (place != IN_GO)
+		bool		shutdown = poll(reasons, lengthof(reasons), WATCHDOG_IDLE_MS) > 0;
+		int			turn = turns;
+
+		if (shutdown)
+			nanosleep(&pause, NULL);
+		if (go_hung)
 		{
+			/* SIGABRT was raised and the process is still there. */
+			waited_ms += shutdown ? WATCHDOG_BUSY_MS : 0;
+			if (waited_ms >= LAST_RESORT_MS)
+				kill(getpid(), SIGKILL);
+			continue;
+		}
+		if ((place != IN_GO && place != LOADING) || (!shutdown && turn != seen_turn))
+		{
+			seen_turn = turn;
 			waited_ms = 0;
 			continue;
 		}
-		waited_ms += WATCHDOG_PERIOD_MS;
-		if (waited_ms >= WATCHDOG_GRACE_MS)
+		waited_ms += shutdown ? WATCHDOG_BUSY_MS : WATCHDOG_IDLE_MS;
+		if (waited_ms >= (shutdown ? GRACE_AT_SHUTDOWN_MS : GRACE_MS))
 		{
 			go_hung = true;
+			waited_ms = 0;
 			pthread_kill(main_thread, SIGABRT);
-			return NULL;
 		}
 	}
+	return NULL;
 }
 
 /* Everything the watchdog waits for; called with all signals blocked. */
@@ -224,6 +310,7 @@ plh_enter_probe(void)
 void
 plh_leave_probe(void)
 {
+	turns++;
 	place = IN_GO;
 	if (go_died)
 		die();
@@ -233,7 +320,7 @@ void
 plh_enter_wait(void)
 {
 	place = IN_WAIT;
-	PG_SETMASK(&UnBlockSig);
+	pthread_sigmask(SIG_SETMASK, &UnBlockSig, NULL);
 }
 
 void
@@ -306,9 +393,23 @@ sigurg_is_blocked_everywhere(void)
 }
 
 static bool
-install_abort_handler(char *error, size_t error_room)
+install_handler(int signo, void (*handler) (int, siginfo_t *, void *), char *error, size_t error_room)
 {
 	struct sigaction action;
+
+	memset(&action, 0, sizeof(action));
+	action.sa_sigaction = handler;
+	action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+	sigemptyset(&action.sa_mask);
+	if (sigaction(signo, &action, NULL) == 0)
+		return true;
+	snprintf(error, error_room, "Could not install a handler for signal %d: %s.", signo, strerror(errno));
+	return false;
+}
+
+static bool
+install_handlers(char *error, size_t error_room)
+{
 	stack_t		stack;
 
 	memset(&stack, 0, sizeof(stack));
@@ -320,20 +421,67 @@ install_abort_handler(char *error, size_t error_room)
 		snprintf(error, error_room, "Could not make a signal stack: %s.", strerror(errno));
 		return false;
 	}
-
-	memset(&action, 0, sizeof(action));
-	action.sa_handler = abort_handler;
-	action.sa_flags = SA_ONSTACK | SA_NODEFER;
-	sigemptyset(&action.sa_mask);
-	if (sigaction(SIGABRT, &action, NULL) != 0)
-	{
-		snprintf(error, error_room, "Could not install a handler for SIGABRT: %s.", strerror(errno));
-		return false;
-	}
-	return true;
+	return install_handler(SIGABRT, abort_handler, error, error_room) &&
+		install_handler(SIGQUIT, quit_handler, error, error_room) &&
+		install_handler(SIGSEGV, fault_handler, error, error_room) &&
+		install_handler(SIGBUS, fault_handler, error, error_room) &&
+		install_handler(SIGILL, fault_handler, error, error_room);
 }
 
-/* dlopen and the first call, with all signals blocked by the caller. */
+/*
+ * Loads the library in a child process and sees whether that comes through.
+ * The child shares our limits and nothing else that matters: it touches no
+ * shared memory, runs no exit callbacks, and any end but the expected one is
+ * only a number to us.
+ */
+static bool
+dry_run(const char *path, char *error, size_t error_room)
+{
+	const struct timespec pause = {0, 5 * 1000000L};
+	int			waited_ms;
+	int			status = 0;
+	pid_t		child = fork();
+
+	if (child < 0)
+	{
+		snprintf(error, error_room, "Could not make a process to try \"%s\" in: %s.", path, strerror(errno));
+		return false;
+	}
+	if (child == 0)
+	{
+		void	   *library;
+		PlhInterfaceVersionFunction version;
+
+		signal(SIGTERM, SIG_DFL);
+		library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+		version = library ? (PlhInterfaceVersionFunction) dlsym(library, "plh_interface_version") : NULL;
+		if (version != NULL)
+			(void) version();
+		_exit(0);				/* what dlopen has to say is asked again by the parent */
+	}
+
+	for (waited_ms = 0; waited_ms < DRY_RUN_MS; waited_ms += 5)
+	{
+		if (waitpid(child, &status, WNOHANG) == child)
+		{
+			if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+				return true;
+			snprintf(error, error_room,
+					 "The Go runtime does not start in this server process (%s %d); look for limits on memory (ulimit -v) and threads (ulimit -u, TasksMax).",
+					 WIFSIGNALED(status) ? "signal" : "exit code",
+					 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+			return false;
+		}
+		nanosleep(&pause, NULL);
+	}
+	kill(child, SIGKILL);
+	waitpid(child, &status, 0);
+	snprintf(error, error_room, "The Go runtime did not start within %d s in this server process; look for limits on memory and threads.",
+			 DRY_RUN_MS / 1000);
+	return false;
+}
+
+/* dlopen and the first call, with the signals blocked by the caller. */
 static bool
 load_blocked(const char *path, char *error, size_t error_room)
 {
@@ -365,10 +513,9 @@ load_blocked(const char *path, char *error, size_t error_room)
 	found = version();
 	sigaction(SIGURG, &urg, NULL);
 	sigaction(SIGPIPE, &pipe, NULL);
-	if (found != PLH_INTERFACE_VERSION)
+	if (found != PLH_INTERFACE)
 	{
-		snprintf(error, error_room, "Expected interface version %d in \"%s\", found %u.",
-				 PLH_INTERFACE_VERSION, path, found);
+		snprintf(error, error_room, "Expected interface %#x in \"%s\", found %#x.", PLH_INTERFACE, path, found);
 		return false;
 	}
 	if (!sigurg_is_blocked_everywhere())
@@ -384,24 +531,34 @@ load_blocked(const char *path, char *error, size_t error_room)
 bool
 plh_load_go(char *error, size_t error_room)
 {
+	/* A death has to be noticed, a fault too, also while loading. */
+	static const int not_blocked[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
 	char		path[MAXPGPATH];
 	sigset_t	all;
 	sigset_t	before;
 	bool		loaded;
+	size_t		i;
 
-	main_thread = pthread_self();
 	if (!library_path(path, sizeof(path), error, error_room) ||
-		!install_abort_handler(error, error_room))
+		!dry_run(path, error, error_room))
 		return false;
 
+	main_thread = pthread_self();
 	mask_in_go = BlockSig;
 	sigdelset(&mask_in_go, SIGQUIT);
+	if (!install_handlers(error, error_room))
+		return false;
 
 	sigfillset(&all);
+	for (i = 0; i < lengthof(not_blocked); i++)
+		sigdelset(&all, not_blocked[i]);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	/* The watchdog, too, inherits the full mask. */
-	loaded = load_blocked(path, error, error_room) && start_watchdog(error, error_room);
+	place = LOADING;
+	loaded = start_watchdog(error, error_room) && load_blocked(path, error, error_room);
+	place = IN_SERVER;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	if (!loaded)
+		go_run = NULL;
 	return loaded;
 }
 
@@ -412,8 +569,10 @@ plh_run_go(PlhProbes *probes)
 
 	pthread_sigmask(SIG_SETMASK, &mask_in_go, NULL);
 	place = IN_GO;
+	if (go_died)
+		die();
 	code = go_run(probes);
 	place = IN_SERVER;
-	PG_SETMASK(&UnBlockSig);
+	pthread_sigmask(SIG_SETMASK, &UnBlockSig, NULL);
 	return code;
 }

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "access/xlog.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "postmaster/postmaster.h"
 #include "storage/proc.h"
@@ -22,11 +23,11 @@
 #include "compat.h"
 
 /* Written by the server's settings machinery only. */
-bool		plh_enabled = true;
 bool		plh_enable_query_id = true;
 char	   *plh_database;
 char	   *plh_conninfo;
 
+static bool enabled = true;
 static bool track_locks = true;
 static bool track_load = true;
 static bool track_lwlocks = true;
@@ -112,6 +113,11 @@ check_node_name(char **newval, void **extra, GucSource source)
 		GUC_check_errdetail("pg_lock_history.node_name may have at most 128 bytes.");
 		return false;
 	}
+	if (!pg_verify_mbstr(PG_UTF8, *newval, strlen(*newval), true))
+	{
+		GUC_check_errdetail("pg_lock_history.node_name must be valid UTF-8.");
+		return false;
+	}
 	for (c = (const unsigned char *) *newval; *c; c++)
 	{
 		if (*c < ' ' || *c == 0x7f)
@@ -129,7 +135,7 @@ plh_define_settings(void)
 	DefineCustomBoolVariable("pg_lock_history.enabled",
 							 "Samples lock waits.",
 							 "When off, the worker stays but samples nothing; the time shows in lock_history.gaps.",
-							 &plh_enabled, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
+							 &enabled, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pg_lock_history.track_locks",
 							 "Samples waits for heavyweight locks.",
 							 NULL,
@@ -337,7 +343,7 @@ plh_append_settings_json(StringInfo out)
 		hostname[0] = '\0';
 
 	appendStringInfoString(out, "{\"settings\":{");
-	append_bool(out, "enabled", plh_enabled);
+	append_bool(out, "enabled", enabled);
 	append_bool(out, "track_locks", track_locks);
 	append_string(out, "database", plh_database);
 	append_string(out, "conninfo", plh_conninfo);

@@ -20,7 +20,6 @@
 
 /* ---- guc.c: settings; written by the server's own machinery ---- */
 
-extern bool plh_enabled;
 extern bool plh_enable_query_id;
 extern char *plh_database;
 extern char *plh_conninfo;
@@ -44,8 +43,9 @@ typedef struct PlhShared
 	PlhStatus	status;
 
 	/*
-	 * The worker's process: slot of its PGPROC, or -1, and its start.
-	 * Written by the worker when it starts and ends, read by anybody.
+	 * The worker's process: slot of its PGPROC (PLH_NO_SLOT for none), its
+	 * pid (0 for none), and its start.  Written by the worker when it starts
+	 * and ends, read by anybody.
 	 */
 	pg_atomic_uint32 worker_slot;
 	pg_atomic_uint32 worker_pid;

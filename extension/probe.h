@@ -5,7 +5,7 @@
  * Only fixed-width numbers cross it: no server header is included here, so one
  * Go source serves every server version.  Buffers belong to the caller (Go),
  * are never kept by C after a call has returned, and contain no pointers.
- * Every function returns a PlhResult; the text behind PLH_ERROR is fetched
+ * All but last_error return a PlhResult; the text behind PLH_ERROR is fetched
  * with last_error.  All functions may be called on the worker's main thread
  * only, and none lets a server error pass into Go.
  *
@@ -20,7 +20,7 @@
 
 #include <stdint.h>
 
-/* Both libraries must agree on this number, or the worker refuses to run. */
+/* To be raised when the meaning of something here changes. */
 #define PLH_INTERFACE_VERSION 1
 
 typedef enum PlhResult
@@ -54,7 +54,7 @@ typedef struct PlhWait
 /* Why the wait probe came back; several may be set. */
 #define PLH_WAKE_CHANGED	0x01	/* a heavyweight waiter came, changed or went */
 #define PLH_WAKE_DEADLINE	0x02	/* the caller's deadline has come */
-#define PLH_WAKE_STOP		0x04	/* SIGTERM, or the postmaster is gone */
+#define PLH_WAKE_STOP		0x04	/* SIGTERM */
 #define PLH_WAKE_RELOAD		0x08	/* the configuration files were read again */
 #define PLH_WAKE_FLUSH		0x10	/* a session asked for flush() */
 #define PLH_WAKE_NOTIFY		0x20	/* wake_fd was written by a goroutine */
@@ -236,7 +236,7 @@ typedef struct PlhStatus
  */
 typedef struct PlhProbes
 {
-	uint32_t	interface_version;
+	uint32_t	interface_version;	/* PLH_INTERFACE */
 	int32_t		wake_fd;
 	uint32_t	max_processes;	/* slots there are; no sweep finds more */
 	uint32_t	unused;
@@ -284,8 +284,18 @@ typedef struct PlhProbes
 } PlhProbes;
 
 /*
- * What the Go library exports.  plh_interface_version() is asked first;
- * plh_run() returns when the worker has to stop: 0 when all is written, 1
+ * What both libraries must agree on, or the worker refuses to run: the version
+ * above, and the layout of everything here as far as sizes tell.
+ */
+#define PLH_LAYOUT \
+	(sizeof(PlhWait) + 3 * sizeof(PlhWake) + 5 * sizeof(PlhLock) + 7 * sizeof(PlhHolder) + \
+	 11 * sizeof(PlhQueued) + 13 * sizeof(PlhWalk) + 17 * sizeof(PlhSession) + \
+	 19 * sizeof(PlhStatus) + 23 * sizeof(PlhProbes))
+#define PLH_INTERFACE ((uint32_t) (PLH_INTERFACE_VERSION << 20 | (PLH_LAYOUT & 0xfffff)))
+
+/*
+ * What the Go library exports.  plh_interface_version() is asked first and
+ * returns PLH_INTERFACE; plh_run() returns when the worker has to stop: 0 when all is written, 1
  * when the Go side gave up (its last message is in the log).
  */
 typedef uint32_t (*PlhInterfaceVersionFunction) (void);

@@ -39,6 +39,13 @@
  */
 #define STATUS_TRIES 100
 
+/*
+ * How a wait ended is told by a status that the process's next wait overwrites.
+ * Between two sweeps further apart than this it may have waited and given up
+ * again (a lock_timeout is rarely shorter), so the status is not trusted.
+ */
+#define TRUST_STATUS_NS (100 * INT64CONST(1000000))
+
 /* The worker's own; used on its main thread only. */
 typedef struct PlhPace
 {
@@ -53,6 +60,7 @@ typedef struct PlhPace
 	int64		last_look_ns;	/* last look at postmaster.pid */
 	uint64		last_ticket;	/* highest flush() ticket reported to Go */
 	bool		told_stopping;
+	bool		reloading;		/* inside ProcessConfigFile() */
 } PlhPace;
 
 static PlhPace *pace;
@@ -195,6 +203,7 @@ sweep(const PlhWait *known, uint32_t n_known, PlhWait *found, uint32_t room, Plh
 	uint32		i;
 	bool		changed = false;
 	int64		started = plh_monotonic_ns();
+	int64		hole;
 
 	wake->n_found = wake->n_waiting = wake->n_lost = 0;
 
@@ -236,7 +245,11 @@ sweep(const PlhWait *known, uint32_t n_known, PlhWait *found, uint32_t room, Plh
 		{
 			PlhWait		ended = *was;
 
-			ended.status = lock != NULL ? PLH_ENDED_UNKNOWN : status_of_ended(proc, was->pid);
+			/* A status that may be that of a later, shorter wait tells nothing. */
+			if (lock != NULL || started - pace->last_sweep_ns > TRUST_STATUS_NS)
+				ended.status = PLH_ENDED_UNKNOWN;
+			else
+				ended.status = status_of_ended(proc, was->pid);
 			add_found(found, room, wake, &ended);
 		}
 		if (lock != NULL)
@@ -252,11 +265,12 @@ sweep(const PlhWait *known, uint32_t n_known, PlhWait *found, uint32_t room, Plh
 	wake->last_sweep_ns = (uint32_t) Min(wake->now_ns - started, PG_UINT32_MAX);
 	pg_atomic_write_u64(&plh_shared->last_tick, (uint64) wake->now);
 
-	if (pace->last_sweep_ns != 0 &&
-		wake->now_ns - pace->last_sweep_ns > Max(GAP_NS, 3 * pace->period_ns) &&
-		wake->now - pace->last_sweep_at > wake->gap_ended - wake->gap_began)
+	/* Its length by the clock that nobody sets. */
+	hole = pace->last_sweep_ns != 0 ? wake->now_ns - pace->last_sweep_ns : 0;
+	if (hole > Max(GAP_NS, 3 * pace->period_ns) &&
+		hole / 1000 > wake->gap_ended - wake->gap_began)
 	{
-		wake->gap_began = pace->last_sweep_at;
+		wake->gap_began = wake->now - hole / 1000;
 		wake->gap_ended = wake->now;
 	}
 	pace->last_sweep_ns = wake->now_ns;
@@ -280,7 +294,7 @@ take_tick(PlhWake *wake)
 	return true;
 }
 
-/* Reads a setting of the outside world into reasons. */
+/* Takes what others ask of us (signals, flags, the server's state) into reasons. */
 static void
 look_around(PlhWake *wake)
 {
@@ -296,7 +310,9 @@ look_around(PlhWake *wake)
 	if (ConfigReloadPending)
 	{
 		ConfigReloadPending = false;
+		pace->reloading = true;
 		ProcessConfigFile(PGC_SIGHUP);
+		pace->reloading = false;
 		wake->reasons |= PLH_WAKE_RELOAD;
 	}
 	ticket = pg_atomic_read_u64(&plh_shared->flush_requested);
@@ -410,8 +426,14 @@ plh_probe_wait(int64_t period_ns, int64_t deadline_ns,
 	}
 	PG_CATCH();
 	{
+		LWLockReleaseAll();
 		plh_keep_error(caller);
 		result = PLH_ERROR;
+		if (pace->reloading)
+		{
+			pace->reloading = false;
+			ConfigReloadPending = true; /* not lost: tried again at the next call */
+		}
 	}
 	PG_END_TRY();
 	plh_leave_wait();

@@ -17,17 +17,29 @@
 /* The worker's own: text of the last caught error, main thread only. */
 static char last_error[1024];
 
-/* Called inside PG_CATCH: keeps the text and clears the server's error state. */
+/*
+ * Called inside PG_CATCH: keeps the text and clears the server's error state.
+ * Copying the error needs memory; when there is none, that must not raise
+ * again, for the next handler is on the far side of Go frames.
+ */
 void
 plh_keep_error(MemoryContext context)
 {
-	ErrorData  *error;
-
 	MemoryContextSwitchTo(context);
-	error = CopyErrorData();
+	PG_TRY();
+	{
+		ErrorData  *error = CopyErrorData();
+
+		strlcpy(last_error, error->message ? error->message : "unknown error", sizeof(last_error));
+		FreeErrorData(error);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		strlcpy(last_error, "out of memory", sizeof(last_error));
+	}
+	PG_END_TRY();
 	FlushErrorState();
-	strlcpy(last_error, error->message ? error->message : "unknown error", sizeof(last_error));
-	FreeErrorData(error);
 }
 
 int32_t
@@ -113,16 +125,27 @@ plh_probe_log(int32_t level, const char *message, uint32_t message_length,
 int32_t
 plh_probe_publish(const PlhStatus *status)
 {
+	MemoryContext caller = CurrentMemoryContext;
 	volatile int32_t result = PLH_OK;
 
 	plh_enter_probe();
-	if (LWLockConditionalAcquire(plh_shared->lock, LW_EXCLUSIVE))
+	PG_TRY();
 	{
-		plh_shared->status = *status;
-		LWLockRelease(plh_shared->lock);
+		if (LWLockConditionalAcquire(plh_shared->lock, LW_EXCLUSIVE))
+		{
+			plh_shared->status = *status;
+			LWLockRelease(plh_shared->lock);
+		}
+		else
+			result = PLH_BUSY;
 	}
-	else
-		result = PLH_BUSY;
+	PG_CATCH();
+	{
+		LWLockReleaseAll();
+		plh_keep_error(caller);
+		result = PLH_ERROR;
+	}
+	PG_END_TRY();
 	plh_leave_probe();
 	return result;
 }
@@ -130,12 +153,24 @@ plh_probe_publish(const PlhStatus *status)
 int32_t
 plh_probe_flushed(uint64_t ticket)
 {
+	MemoryContext caller = CurrentMemoryContext;
+	volatile int32_t result = PLH_OK;
+
 	plh_enter_probe();
-	if (ticket > pg_atomic_read_u64(&plh_shared->flush_done))
+	PG_TRY();
 	{
-		pg_atomic_write_u64(&plh_shared->flush_done, ticket);
-		ConditionVariableBroadcast(&plh_shared->flushed);
+		if (ticket > pg_atomic_read_u64(&plh_shared->flush_done))
+		{
+			pg_atomic_write_u64(&plh_shared->flush_done, ticket);
+			ConditionVariableBroadcast(&plh_shared->flushed);
+		}
 	}
+	PG_CATCH();
+	{
+		plh_keep_error(caller);
+		result = PLH_ERROR;
+	}
+	PG_END_TRY();
 	plh_leave_probe();
-	return PLH_OK;
+	return result;
 }

@@ -1,8 +1,8 @@
 /*
  * sqlfuncs.c
- *		Functions that sessions call.  They read the shared area and take no
- *		lock but its own; all of them work, and say what is missing, when the
- *		library was not preloaded.
+ *		Functions that sessions call.  They read the shared area under its own
+ *		lock and wait for nobody else's.  When the library was not preloaded
+ *		each says so, with what to do.
  */
 #include "plh.h"
 
@@ -10,6 +10,7 @@
 #include "commands/dbcommands.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
@@ -35,6 +36,26 @@ typedef struct Rows
 	TupleDesc	description;
 } Rows;
 
+/*
+ * The worker writes UTF-8, perhaps cut in the middle of a character, and has
+ * no database whose encoding it could know.  What this one cannot hold for
+ * sure is shown as question marks.
+ */
+static char *
+fit_encoding(const char *text)
+{
+	char	   *copy = pstrdup(text);
+	char	   *c;
+
+	if (GetDatabaseEncoding() == PG_UTF8 &&
+		pg_verify_mbstr(PG_UTF8, copy, strlen(copy), true))
+		return copy;
+	for (c = copy; *c; c++)
+		if (IS_HIGHBIT_SET(*c))
+			*c = '?';
+	return copy;
+}
+
 static void
 put_text(Rows *rows, const char *key, const char *value)
 {
@@ -43,7 +64,7 @@ put_text(Rows *rows, const char *key, const char *value)
 
 	values[0] = CStringGetTextDatum(key);
 	if (value != NULL && value[0] != '\0')
-		values[1] = CStringGetTextDatum(value);
+		values[1] = CStringGetTextDatum(fit_encoding(value));
 	else
 	{
 		values[1] = (Datum) 0;
@@ -122,12 +143,18 @@ plh_worker_status(PG_FUNCTION_ARGS)
 	return (Datum) 0;
 }
 
+/* Longest time that flush() waits. */
+#define MAX_FLUSH_MS (INT64CONST(86400000) * 365)
+
 /* The time of an interval in milliseconds; months count 30 days as elsewhere. */
 static int64
-interval_ms(const Interval *interval)
+timeout_ms(const Interval *interval)
 {
-	return interval->time / 1000 +
-		((int64) interval->day + (int64) interval->month * DAYS_PER_MONTH) * INT64CONST(86400000);
+	int64		days = (int64) interval->day + (int64) interval->month * DAYS_PER_MONTH;
+
+	if (days >= 365 || interval->time / 1000 >= MAX_FLUSH_MS)
+		return MAX_FLUSH_MS;
+	return Max(interval->time / 1000 + days * INT64CONST(86400000), 0);
 }
 
 Datum
@@ -135,6 +162,7 @@ plh_flush(PG_FUNCTION_ARGS)
 {
 	TimestampTz until;
 	uint64		ticket;
+	uint32		wait_event;
 	bool		done;
 
 	if (plh_shared == NULL)
@@ -143,8 +171,8 @@ plh_flush(PG_FUNCTION_ARGS)
 				 errmsg("pg_lock_history is not loaded by the server, nothing is recorded"),
 				 errhint(PRELOAD_HINT)));
 
-	until = GetCurrentTimestamp() +
-		Max(interval_ms(PG_GETARG_INTERVAL_P(0)), 0) * INT64CONST(1000);
+	wait_event = plh_wait_event("PgLockHistoryFlush");
+	until = GetCurrentTimestamp() + timeout_ms(PG_GETARG_INTERVAL_P(0)) * INT64CONST(1000);
 	ticket = pg_atomic_add_fetch_u64(&plh_shared->flush_requested, 1);
 
 	ConditionVariablePrepareToSleep(&plh_shared->flushed);
@@ -155,8 +183,7 @@ plh_flush(PG_FUNCTION_ARGS)
 
 		if (left <= 0)
 			break;
-		ConditionVariableTimedSleep(&plh_shared->flushed, Min(left, 1000),
-									plh_wait_event("PgLockHistoryFlush"));
+		ConditionVariableTimedSleep(&plh_shared->flushed, Min(left, 1000), wait_event);
 	}
 	ConditionVariableCancelSleep();
 	PG_RETURN_BOOL(done);
@@ -165,7 +192,8 @@ plh_flush(PG_FUNCTION_ARGS)
 static void
 poke_worker(XactEvent event, void *arg)
 {
-	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT)
+	/* What is prepared is somebody else's to commit; the writer's own look finds it. */
+	if (event != XACT_EVENT_COMMIT && event != XACT_EVENT_ABORT && event != XACT_EVENT_PREPARE)
 		return;
 	if (event == XACT_EVENT_COMMIT && poke_at_commit)
 	{
@@ -176,8 +204,8 @@ poke_worker(XactEvent event, void *arg)
 }
 
 /*
- * Called once by CREATE EXTENSION.  The worker does not poll for the
- * extension: it is told when the transaction that made it commits.
+ * Called once by CREATE EXTENSION.  The worker looks for the extension rarely;
+ * it is told here when the transaction that made it commits.
  */
 Datum
 plh_announce(PG_FUNCTION_ARGS)

@@ -10,7 +10,6 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "access/genam.h"
 #include "access/xact.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_authid.h"
@@ -22,7 +21,6 @@
 #include "storage/proc.h"
 #include "utils/memutils.h"
 #include "utils/pidfile.h"
-#include "utils/snapmgr.h"
 
 #include "compat.h"
 
@@ -115,13 +113,10 @@ read_bootstrap_role(void)
 	if (ConditionalLockRelationOid(AuthIdRelationId, AccessShareLock) &&
 		ConditionalLockRelationOid(AuthIdOidIndexId, AccessShareLock))
 	{
-		char	   *name;
+		char	   *name = GetUserNameFromId(BOOTSTRAP_SUPERUSERID, true);
 
-		PushActiveSnapshot(GetTransactionSnapshot());
-		name = GetUserNameFromId(BOOTSTRAP_SUPERUSERID, true);
 		if (name)
 			strlcpy(bootstrap_role, name, sizeof(bootstrap_role));
-		PopActiveSnapshot();
 	}
 	CommitTransactionCommand();
 }
@@ -167,20 +162,38 @@ wait_before_another_life(void)
 	if (previous == 0 || now - previous > SHORT_LIFE_US)
 		lives = 0;
 
+	if (lives >= 2)
+	{
+		until = now + Min(1 << Min(lives - 2, 6), MAX_PAUSE_S) * USECS_PER_SEC;
+		for (;;)
+		{
+			long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until);
+
+			if (left <= 0)
+				break;
+			if (sleep_without_go(left))
+				proc_exit(1);
+		}
+	}
+
 	/* Taken back by plh_worker_main when this life ends in good order. */
 	pg_atomic_write_u32(&plh_shared->short_lives, lives + 1);
-	if (lives < 2)
-		return;
-	until = now + Min(1 << Min(lives - 2, 6), MAX_PAUSE_S) * USECS_PER_SEC;
-	for (;;)
-	{
-		long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until);
+}
 
-		if (left <= 0)
-			return;
-		if (sleep_without_go(left))
-			proc_exit(1);
-	}
+/* From here on sessions see this life; what the last one said is no longer true. */
+static void
+announce_life(void)
+{
+	LWLockAcquire(plh_shared->lock, LW_EXCLUSIVE);
+	previous_flush = plh_shared->status.last_flush;
+	plh_shared->status.state[0] = '\0';
+	plh_shared->status.hint[0] = '\0';
+	plh_shared->status.recording_since = 0;
+	LWLockRelease(plh_shared->lock);
+
+	pg_atomic_write_u64(&plh_shared->worker_start, (uint64) GetCurrentTimestamp());
+	pg_atomic_write_u32(&plh_shared->worker_slot, (uint32) plh_slot_of(MyProc));
+	pg_atomic_write_u32(&plh_shared->worker_pid, (uint32) MyProcPid);
 }
 
 static void
@@ -203,7 +216,7 @@ static void
 fill_probe_table(PlhProbes *probes)
 {
 	memset(probes, 0, sizeof(*probes));
-	probes->interface_version = PLH_INTERFACE_VERSION;
+	probes->interface_version = PLH_INTERFACE;
 	probes->wake_fd = plh_wake_fd();
 	probes->max_processes = PLH_MAX_PROCESSES();
 	probes->wait = plh_probe_wait;
@@ -234,15 +247,10 @@ plh_worker_main(Datum arg)
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 	pqsignal(SIGINT, SIG_IGN);
 
-	pg_atomic_write_u32(&plh_shared->worker_pid, (uint32) MyProcPid);
-	pg_atomic_write_u32(&plh_shared->worker_slot, (uint32) plh_slot_of(MyProc));
 	before_shmem_exit(say_goodbye, (Datum) 0);
 
 	wait_before_another_life();
-	pg_atomic_write_u64(&plh_shared->worker_start, (uint64) GetCurrentTimestamp());
-	LWLockAcquire(plh_shared->lock, LW_SHARED);
-	previous_flush = plh_shared->status.last_flush;
-	LWLockRelease(plh_shared->lock);
+	announce_life();
 	read_bootstrap_role();
 	plh_prepare_wait_probe();
 	plh_prepare_lock_probe();
@@ -250,6 +258,8 @@ plh_worker_main(Datum arg)
 
 	if (!plh_load_go(error, sizeof(error)))
 	{
+		if (ShutdownRequestPending)
+			proc_exit(1);		/* the dry run got the same signal */
 		publish_failure(error);
 		ereport(WARNING,
 				(errmsg("pg_lock_history: could not load the analysis library, nothing is recorded"),

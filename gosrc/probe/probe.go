@@ -79,8 +79,8 @@ const (
 	_ = uint(sampler.WokeChanged - C.PLH_WAKE_CHANGED + C.PLH_WAKE_CHANGED - sampler.WokeChanged)
 )
 
-// InterfaceVersion is what this library was built against.
-const InterfaceVersion = C.PLH_INTERFACE_VERSION
+// Interface is what this library was built against: version and layout.
+const Interface = C.PLH_INTERFACE
 
 // textEach bounds the bytes read of one statement; the setting query_length
 // cuts further. It also sizes the buffer together with the sessions of a call.
@@ -101,8 +101,8 @@ type Table struct {
 // valid for the life of the process.
 func New(probes unsafe.Pointer) (*Table, error) {
 	t := &Table{c: (*C.PlhProbes)(probes)}
-	if v := uint32(t.c.interface_version); v != InterfaceVersion {
-		return nil, fmt.Errorf("the shim speaks interface version %d, this library %d: install both from the same release", v, InterfaceVersion)
+	if v := uint32(t.c.interface_version); v != Interface {
+		return nil, fmt.Errorf("the shim speaks interface %#x, this library %#x: install both from the same release", v, uint32(Interface))
 	}
 	t.text = make([]byte, textRoom)
 	t.json = make([]byte, 16<<10)

@@ -4,7 +4,9 @@ package main
 
 import (
 	"os"
+	"runtime"
 	"strings"
+	"syscall"
 )
 
 // faultFile lies in the data directory, the worker's working directory.
@@ -41,6 +43,11 @@ func actOut(kind string) {
 		go func() { overflow(0) }()
 	case "stack-overflow-main":
 		overflow(0)
+	case "fault": // what a fault inside the runtime does
+		go func() {
+			runtime.LockOSThread()
+			_, _, _ = syscall.RawSyscall(syscall.SYS_TGKILL, uintptr(os.Getpid()), uintptr(syscall.Gettid()), uintptr(syscall.SIGSEGV))
+		}()
 	case "loop":
 		spin()
 	case "loop-beside":

@@ -42,7 +42,7 @@ const (
 func main() {}
 
 //export plh_interface_version
-func plh_interface_version() C.uint32_t { return probe.InterfaceVersion }
+func plh_interface_version() C.uint32_t { return probe.Interface }
 
 // plh_run returns 0 for an orderly end and 1 when the worker has to be started
 // again because something went wrong.

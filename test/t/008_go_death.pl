@@ -25,7 +25,7 @@ sub fault
 	return;
 }
 
-for my $name (qw(panic goroutine-panic concurrent-map stack-overflow))
+for my $name (qw(panic goroutine-panic concurrent-map stack-overflow stack-overflow-main fault))
 {
 	my $worker = LockHistory::worker_pid($node);
 	my $offset = LockHistory::log_end($node);
@@ -70,5 +70,26 @@ fault('loop');
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($worker)");
 isnt(LockHistory::next_worker_pid($node, $worker), $worker, 'loop: a worker that hangs can be terminated');
 
+# Nobody asks it to stop, but DROP DATABASE waits for every process.
+LockHistory::wait_until_recording($node);
+$node->safe_psql('postgres', 'CREATE DATABASE short_lived');
+$worker = LockHistory::worker_pid($node);
+my $offset = LockHistory::log_end($node);
+fault('loop');
+$node->safe_psql('postgres', 'DROP DATABASE short_lived');
+like(LockHistory::log_since($node, $offset), qr/did not come back in time.*\n.*\n.*\(PID $worker\) exited with exit code 1/, 'loop: a worker that hangs is ended by itself');
+
 $node->stop;
+
+# A runtime that cannot start must not be tried in the worker: it would take
+# the server down, again and again.
+my $limit = 400000; # kB: enough for the server, not for what Go reserves
+my $started = system('sh', '-c', "ulimit -v $limit && exec \"\$0\" \"\$@\"",
+	LockHistory::fault_install() . '/bin/pg_ctl', '-s', '-w', '-D', $node->data_dir, '-l', $node->logfile, 'start');
+is($started, 0, 'the server starts without enough address space for Go');
+$node->_update_pid(1);
+LockHistory::until_true(sub { LockHistory::status($node, 'state') eq 'no library' }, 'the worker knows that Go does not start');
+like(LockHistory::status($node, 'last_error'), qr/Go runtime does not start/, 'status() says why');
+is($node->safe_psql('postgres', 'SELECT 1'), '1', 'sessions go on');
+cmp_ok(LockHistory::seconds(sub { $node->stop('fast') }), '<', 2, 'and the server stops in time');
 done_testing();
