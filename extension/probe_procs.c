@@ -241,6 +241,14 @@ sweep(const PlhWait *known, uint32_t n_known, PlhWait *found, uint32_t room, Plh
 		}
 
 		changed = true;
+		if (was != NULL && lock != NULL && was->pid == now.pid &&
+			was->lock == now.lock && was->wait_start == 0)
+		{
+			/* The same wait: its start has been published in the meantime. */
+			add_found(found, room, wake, &now);
+			wake->n_waiting++;
+			continue;
+		}
 		if (was != NULL)
 		{
 			PlhWait		ended = *was;

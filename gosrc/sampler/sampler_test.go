@@ -108,7 +108,9 @@ func (s *server) compare(known, found []snapshot.Wait, w *Wake) (n int, changed 
 		}
 		if k < len(known) && known[k].Slot == now.Slot {
 			if known[k].Lock != now.Lock || known[k].WaitStart != now.WaitStart {
-				add(known[k], snapshot.EndedUnknown)
+				if known[k].Lock != now.Lock || known[k].WaitStart != 0 {
+					add(known[k], snapshot.EndedUnknown)
+				}
 				changed = true
 			}
 			k++
