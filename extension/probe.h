@@ -224,6 +224,7 @@ typedef struct PlhStatus
 	uint64_t	rows_dropped;
 	uint64_t	queue_bytes;
 	char		node[192];		/* name of this server in the history */
+	char		target[256];	/* where history is written; no secrets */
 	char		state[32];		/* one word or two: recording, disabled, ... */
 	char		last_error[512];	/* empty when none since the last success */
 	int64_t		last_error_at;

@@ -86,6 +86,18 @@ put_count(Rows *rows, const char *key, uint64 count)
 	put_text(rows, key, psprintf(UINT64_FORMAT, count));
 }
 
+/*
+ * True in a database that has the extension but not the history, as far as
+ * that is known here: conninfo may lead anywhere.
+ */
+static bool
+history_is_elsewhere(void)
+{
+	const char *here = get_database_name(MyDatabaseId);
+
+	return plh_conninfo[0] == '\0' && here != NULL && strcmp(here, plh_database) != 0;
+}
+
 Datum
 plh_worker_status(PG_FUNCTION_ARGS)
 {
@@ -122,12 +134,16 @@ plh_worker_status(PG_FUNCTION_ARGS)
 	else
 	{
 		put_text(&rows, "state", status.state[0] ? status.state : "starting");
-		put_text(&rows, "hint", status.hint);
+		if (status.hint[0] == '\0' && history_is_elsewhere())
+			put_text(&rows, "hint", psprintf("The history is in database \"%s\", not in this one.", plh_database));
+		else
+			put_text(&rows, "hint", status.hint);
 	}
 	put_text(&rows, "version", PLH_VERSION);
 	put_text(&rows, "pid", pid == 0 ? NULL : psprintf("%u", pid));
 	put_text(&rows, "node", status.node);
 	put_text(&rows, "database", plh_database);
+	put_text(&rows, "writes_to", pid == 0 ? NULL : status.target);
 	put_text(&rows, "sample_period", GetConfigOptionByName("pg_lock_history.sample_period", NULL, false));
 	put_time(&rows, "running_since", pid == 0 ? 0 : (TimestampTz) pg_atomic_read_u64(&plh_shared->worker_start));
 	put_time(&rows, "recording_since", status.recording_since);
@@ -171,6 +187,10 @@ plh_flush(PG_FUNCTION_ARGS)
 				 errmsg("pg_lock_history is not loaded by the server, nothing is recorded"),
 				 errhint(PRELOAD_HINT)));
 
+	if (history_is_elsewhere())
+		ereport(WARNING,
+				(errmsg("the history is in database \"%s\", not in this one", plh_database)));
+
 	wait_event = plh_wait_event("PgLockHistoryFlush");
 	until = GetCurrentTimestamp() + timeout_ms(PG_GETARG_INTERVAL_P(0)) * INT64CONST(1000);
 	ticket = pg_atomic_add_fetch_u64(&plh_shared->flush_requested, 1);
@@ -212,8 +232,6 @@ plh_announce(PG_FUNCTION_ARGS)
 {
 	/* This session's own. */
 	static bool registered = false;
-	const char *here = get_database_name(MyDatabaseId);
-
 	if (plh_shared == NULL)
 	{
 		ereport(WARNING,
@@ -221,10 +239,11 @@ plh_announce(PG_FUNCTION_ARGS)
 				 errhint(PRELOAD_HINT)));
 		PG_RETURN_VOID();
 	}
-	if (plh_conninfo[0] == '\0' && here != NULL && strcmp(here, plh_database) != 0)
+	if (history_is_elsewhere())
 		ereport(WARNING,
 				(errmsg("the history is recorded in database \"%s\", not in this one", plh_database),
-				 errhint("Create the extension there, or set pg_lock_history.database to \"%s\" and reload.", here)));
+				 errhint("Create the extension there, or set pg_lock_history.database to \"%s\" and reload.",
+						 get_database_name(MyDatabaseId))));
 
 	if (!registered)
 	{

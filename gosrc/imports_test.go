@@ -34,7 +34,8 @@ var allowed = map[string][]string{
 		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgtype"},
 	"probe":    {"C", "lockmgr", "sampler", "snapshot"},
 	"livetest": {},
-	"worker":   {"C", "config", "history", "lockmgr", "probe", "queue", "report", "sampler", "snapshot", "store"},
+	"lastword": {"snapshot"},
+	"worker":   {"C", "config", "history", "lastword", "lockmgr", "probe", "queue", "report", "sampler", "snapshot", "store"},
 }
 
 func TestImportsPointOneWay(t *testing.T) {

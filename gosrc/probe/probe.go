@@ -287,6 +287,7 @@ func (t *Table) Publish(st *sampler.Status) error {
 		last_error_at:   C.int64_t(st.LastErrorAt),
 	}
 	fill(c.node[:], st.Node)
+	fill(c.target[:], st.Target)
 	fill(c.state[:], st.State)
 	fill(c.last_error[:], st.LastError)
 	fill(c.hint[:], st.Hint)

@@ -93,6 +93,7 @@ type RawSession struct {
 // Status is what sessions see of the worker in status().
 type Status struct {
 	Node           string // name of this server in the history
+	Target         string // where history is written, empty when not connected
 	State          string
 	LastFlush      snapshot.Micros
 	RecordingSince snapshot.Micros

@@ -49,6 +49,7 @@ const (
 // SinkStatus is what the store says of itself.
 type SinkStatus struct {
 	State       string // stateRecording when all is well
+	Target      string // where history is written
 	LastFlush   snapshot.Micros
 	LastError   string
 	LastErrorAt snapshot.Micros
@@ -118,7 +119,8 @@ type Sampler struct {
 	ticket         uint64 // highest flush() ticket asked for
 	answered       uint64 // and the highest passed on to sessions
 	lastPush       snapshot.Micros
-	completeTo     snapshot.Micros
+	completeTo     snapshot.Micros // of the last flush
+	idleTo         snapshot.Micros // of the last flush that had nothing to hand over, with nothing queued
 	gaps           []history.Gap
 	pausedSince    snapshot.Micros // 0 while sampling
 	pauseDetail    string
@@ -448,6 +450,9 @@ func (s *Sampler) flush(asked bool) {
 		busy = true
 	}
 	if !busy && w.Now.Sub(s.lastPush) < idlePush && w.Now >= s.lastPush {
+		if s.o.Sink.Queued() == 0 {
+			s.idleTo = w.Now
+		}
 		return
 	}
 	s.number++
@@ -492,6 +497,7 @@ func (s *Sampler) publish() {
 	st := &s.draft
 	*st = Status{
 		Node:        s.o.Config.NodeName,
+		Target:      sink.Target,
 		State:       sink.State,
 		LastFlush:   sink.LastFlush,
 		LastError:   sink.LastError,
@@ -502,6 +508,9 @@ func (s *Sampler) publish() {
 		RowsMerged:  uint64(s.merged),
 		RowsDropped: uint64(sink.RowsDropped),
 		QueueBytes:  uint64(s.o.Sink.Queued()),
+	}
+	if st.LastError == "" {
+		st.LastErrorAt = 0
 	}
 	if sink.State == stateRecording {
 		if s.recordingSince == 0 {
@@ -525,6 +534,16 @@ func (s *Sampler) publish() {
 		return
 	}
 	s.published, s.publishedOnce = *st, true
+}
+
+// Complete returns up to when the history in the tables is complete, 0 when
+// that is not known. For use after Run.
+func (s *Sampler) Complete() snapshot.Micros {
+	st := s.o.Sink.Status()
+	if s.o.Sink.Queued() == 0 {
+		return max(st.LastFlush, s.completeTo)
+	}
+	return max(st.LastFlush, s.idleTo)
 }
 
 // reload takes over new settings; those that cannot be read leave the old ones.

@@ -165,6 +165,7 @@ type recorder struct {
 	batches    []*history.Batch
 	status     SinkStatus
 	stuck      bool // writes nothing
+	stuckFrom  snapshot.Micros
 	rewrite    bool
 	configured []config.Config
 	poked      int
@@ -174,6 +175,7 @@ type recorder struct {
 
 func (r *recorder) Push(b *history.Batch) {
 	r.batches = append(r.batches, b)
+	r.stuck = r.stuck || r.stuckFrom != 0 && b.CompleteTo >= r.stuckFrom
 	if !r.stuck {
 		r.status.LastFlush, r.status.Ticket = b.CompleteTo, max(r.status.Ticket, b.Ticket)
 	}
@@ -450,6 +452,32 @@ func TestServerStopping(t *testing.T) {
 	}
 	if open != 1 {
 		t.Error("the open wait was not handed over before the sink left")
+	}
+}
+
+// What is not written any more does not count; what needed no writing does.
+func TestCompleteAtTheEnd(t *testing.T) {
+	tests := []struct {
+		name string
+		sink recorder
+		want time.Duration // from the start, to a second less
+	}{
+		{"all written", recorder{}, 30 * time.Second},
+		{"the last batch is not", recorder{stuckFrom: start.Add(29500 * time.Millisecond)}, 29500 * time.Millisecond},
+		{"nothing was ever", recorder{stuck: true}, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := &server{}
+			s := play(t, srv, &tt.sink, testConfig(), 30*time.Second)
+			got := time.Duration(0)
+			if c := s.Complete(); c != 0 {
+				got = c.Sub(start)
+			}
+			if got > tt.want || got < tt.want-time.Second {
+				t.Errorf("complete up to %v, want %v to a second less", got, tt.want)
+			}
+		})
 	}
 }
 

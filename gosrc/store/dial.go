@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -152,6 +154,13 @@ func connConfig(t *target, srv *config.Server) (*pgx.ConnConfig, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", t.setting, err)
 	}
+	// What pgx does not know it would send to the server, from where it is
+	// replaced below: a misspelt host must not end in our own tables.
+	for _, key := range slices.Sorted(maps.Keys(cc.RuntimeParams)) {
+		if !slices.Contains(ignoredKeywords, key) {
+			return nil, fmt.Errorf("%w: %q in %s", errKeyword, key, t.setting)
+		}
+	}
 	if t.force {
 		cc.Database = t.database
 	}
@@ -167,6 +176,17 @@ func connConfig(t *target, srv *config.Server) (*pgx.ConnConfig, error) {
 	cc.StatementCacheCapacity = 0
 	cc.DescriptionCacheCapacity = 0
 	return cc, nil
+}
+
+// ignoredKeywords are keywords of libpq that do not matter here: what they ask
+// for is set by ourselves, or has no counterpart in pgx. hostaddr is not among
+// them, since leaving it out would lead to another server.
+var ignoredKeywords = []string{
+	"application_name", "fallback_application_name", "client_encoding", "timezone", "options", "replication",
+	"keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout",
+	"gssencmode", "gsslib", "gssdelegation", "krbsrvname", "krbspn", "requirepeer", "sslcompression",
+	"sslcrl", "sslcrldir", "sslcertmode", "min_protocol_version", "max_protocol_version",
+	"ssl_max_protocol_version", "load_balance_hosts", "scram_client_key", "scram_server_key",
 }
 
 // localHost finds a way into this server: the first socket directory with its
@@ -199,7 +219,7 @@ func localHost(srv *config.Server) (string, error) {
 // is taken apart so that what it leaves out can come from us.
 func keywords(conninfo string) (string, bool, error) {
 	if !strings.HasPrefix(conninfo, "postgres://") && !strings.HasPrefix(conninfo, "postgresql://") {
-		for _, key := range []string{"host", "hostaddr", "service"} {
+		for _, key := range []string{"host", "service"} {
 			if hasKeyword(conninfo, key) {
 				return conninfo, true, nil
 			}

@@ -37,6 +37,7 @@ var (
 	errNotOurs     = errors.New("history tables cannot be trusted")
 	errVersion     = errors.New("extension has another version")
 	errNodeTaken   = errors.New("node name is used by another server")
+	errKeyword     = errors.New("unknown keyword")
 	errChanged     = errors.New("run row was changed by somebody else")
 )
 
@@ -74,6 +75,9 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 	case errors.Is(err, errNodeTaken):
 		set(StateRefused, "node taken", "pg_lock_history.node_name is used by another server in this history",
 			"Set pg_lock_history.node_name to a name of its own.")
+	case errors.Is(err, errKeyword):
+		set(StateConnect, "conninfo", t.setting+" cannot be used",
+			"It takes the keywords of a libpq connection string: host, port, dbname, user, passfile, ... (host instead of hostaddr).")
 	case errors.As(err, &pg):
 		explainState(pg, t, c, set)
 		m.Detail = cut(fmt.Sprintf("%s: %s (SQLSTATE %s)", action, pg.Message, pg.Code), maxDetailBytes)

@@ -710,6 +710,8 @@ func TestLiveNames(t *testing.T) {
 		})
 	}
 	l.expect(gid, `SELECT gid FROM lock_history.actor WHERE pid = 0`)
+	l.expect("prepared true", `SELECT a.state || ' ' || (a.xact_start = p.prepared)
+		FROM lock_history.actor AS a JOIN pg_prepared_xacts AS p ON p.gid = a.gid WHERE a.pid = 0`)
 	l.expect(there, `SELECT datname FROM lock_history.open WHERE wait_id = 1`)
 
 	// What is gone keeps its name, also when it is asked for again.

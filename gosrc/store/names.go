@@ -55,6 +55,7 @@ const (
 	databaseName                 // a = database
 	roleName                     // a = role
 	gidName                      // a = xid of a prepared transaction
+	preparedTime                 // a = xid; when it was prepared, as Micros in decimal
 	className                    // a = catalog
 	objectName                   // a = catalog, b = object
 )
@@ -69,6 +70,7 @@ type nameKey struct {
 func databaseKey(oid uint32) nameKey { return nameKey{kind: databaseName, a: oid} }
 func roleKey(oid uint32) nameKey     { return nameKey{kind: roleName, a: oid} }
 func gidKey(xid uint32) nameKey      { return nameKey{kind: gidName, a: xid} }
+func preparedKey(xid uint32) nameKey { return nameKey{kind: preparedTime, a: xid} }
 
 // tagKeys appends the names that the text of a tag needs.
 func tagKeys(keys []nameKey, t lockmgr.Tag) []nameKey {
@@ -98,7 +100,7 @@ func sessionKeys(keys []nameKey, s *snapshot.Session) []nameKey {
 		keys = append(keys, roleKey(s.Role))
 	}
 	if s.Prepared != 0 {
-		keys = append(keys, gidKey(s.Prepared))
+		keys = append(keys, gidKey(s.Prepared), preparedKey(s.Prepared))
 	}
 	return keys
 }
@@ -244,6 +246,15 @@ func (n *Names) get(k nameKey) string {
 	}
 	n.recent.MoveToFront(e)
 	return e.Value.(*name).text
+}
+
+// preparedAt returns when a transaction was prepared, 0 when not known.
+func (n *Names) preparedAt(xid uint32) snapshot.Micros {
+	at, err := strconv.ParseInt(n.get(preparedKey(xid)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return snapshot.Micros(at)
 }
 
 // ofTag returns what is known about a tag.
@@ -453,7 +464,7 @@ func (r *namer) shared(ctx context.Context, keys []nameKey, found map[nameKey]st
 			databases = append(databases, k.a)
 		case roleName:
 			roles = append(roles, k.a)
-		case gidName:
+		case gidName: // brings the time along
 			xids = append(xids, strconv.FormatUint(uint64(k.a), 10))
 		}
 	}
@@ -488,10 +499,20 @@ func (r *namer) shared(ctx context.Context, keys []nameKey, found map[nameKey]st
 		}
 	}
 	if len(xids) > 0 {
-		err := pairs(ctx, r.home, `
-			SELECT p.transaction::text::bigint::oid, p.gid FROM pg_catalog.pg_prepared_xact() AS p
-			 WHERE p.transaction::text = ANY ($1::text[])`, xids,
-			func(xid uint32, gid string) { found[gidKey(xid)] = gid })
+		rows, err := r.home.Query(ctx, `
+			SELECT p.transaction::text::bigint, p.gid, p.prepared FROM pg_catalog.pg_prepared_xact() AS p
+			 WHERE p.transaction::text = ANY ($1::text[])`, xids)
+		if err != nil {
+			return nil, fmt.Errorf("look up prepared transactions: %w", err)
+		}
+		var xid int64
+		var gid string
+		var prepared time.Time
+		_, err = pgx.ForEachRow(rows, []any{&xid, &gid, &prepared}, func() error {
+			found[gidKey(uint32(xid))] = clean(gid)
+			found[preparedKey(uint32(xid))] = strconv.FormatInt(int64(snapshot.FromTime(prepared)), 10)
+			return nil
+		})
 		if err != nil {
 			return nil, fmt.Errorf("look up prepared transactions: %w", err)
 		}

@@ -170,15 +170,17 @@ func (r *rowSet) episode(leaf string, e *history.Episode, writtenAt snapshot.Mic
 // actor adds a participant and returns its id.
 func (r *rowSet) actor(s *snapshot.Session) int64 {
 	var gid string
+	state, xactStart := s.State.String(), s.XactStart
 	if s.Prepared != 0 {
-		gid = r.names.get(gidKey(s.Prepared))
+		gid, state = r.names.get(gidKey(s.Prepared)), "prepared"
+		xactStart = r.names.preparedAt(s.Prepared)
 	}
 	datname, usename := r.names.get(databaseKey(s.Database)), r.names.get(roleKey(s.Role))
 
 	// All that the row says but when it was seen.
 	h := newHash("actor")
 	h.numbers(int64(s.Pid), int64(s.LeaderPid), int64(s.State), int64(s.Database), int64(s.Role), int64(s.Prepared),
-		flag(s.Wraparound), int64(s.BackendStart), int64(s.XactStart), int64(s.QueryStart), int64(s.StateChange), s.QueryID,
+		flag(s.Wraparound), int64(s.BackendStart), int64(xactStart), int64(s.QueryStart), int64(s.StateChange), s.QueryID,
 		int64(r.cfg.QueryText), int64(r.cfg.QueryLength))
 	h.texts(s.BackendType, s.ApplicationName, s.ClientAddr, s.Query, gid, datname, usename)
 	id := h.sum()
@@ -191,8 +193,8 @@ func (r *rowSet) actor(s *snapshot.Session) int64 {
 	}
 	r.actors[id] = []any{nil, r.nodeID, id, procKey(s), seenAt(s), s.Pid, nonZero(leader), r.text(gid), when(s.BackendStart),
 		r.text(backendType(s)), nonZero(s.Database), r.text(datname), nonZero(s.Role), r.text(usename),
-		r.text(querytext.Sanitize(s.ApplicationName, 256)), clientAddr(s.ClientAddr), text(s.State.String()),
-		when(s.StateChange), when(s.XactStart), when(s.QueryStart), nonZero(s.QueryID),
+		r.text(querytext.Sanitize(s.ApplicationName, 256)), clientAddr(s.ClientAddr), text(state),
+		when(s.StateChange), when(xactStart), when(s.QueryStart), nonZero(s.QueryID),
 		r.query(s)}
 	return id
 }

@@ -71,6 +71,12 @@ func openSession(ctx context.Context, t target, c *config.Config) (*session, err
 	return s, nil
 }
 
+// target says where history is written, without any secret.
+func (s *session) target() string {
+	c := s.conn.Config()
+	return fmt.Sprintf("host=%s port=%d dbname=%s user=%s", c.Host, c.Port, c.Database, c.User)
+}
+
 func (s *session) learn(ctx context.Context, c *config.Config) error {
 	var err error
 	if s.ext, err = findExtension(ctx, s.conn); err != nil {
@@ -223,14 +229,15 @@ func (s *session) enterRun(ctx context.Context, tx pgx.Tx, c *config.Config) err
 	default:
 		// An idle server's heartbeat is old; what the last life wrote, or had
 		// no need to, may be known better while the server runs.
-		if known := c.Server.PreviousFlush.Time(); known.After(heartbeat) && known.Before(started) {
-			heartbeat = known
+		detail := "from the last heartbeat on; a server where nobody waits writes one every 15 minutes"
+		if known := c.Server.PreviousFlush.Time(); !known.Before(heartbeat) && known.Before(started) {
+			heartbeat, detail = known, ""
 		}
 		if seg := ring.Current(&s.rows); seg >= 0 && heartbeat.Before(started) {
 			_, err = tx.Exec(ctx, `
 				INSERT INTO lock_history.`+leafName("gap", seg)+` (seg, node_id, run, began, ended, reason, lost, detail)
-				VALUES ($1::smallint, $2::int, $3::bigint, $4::timestamptz, $5::timestamptz, $6::text, 0, NULL)`,
-				seg, s.nodeID, s.run, heartbeat, started, string(history.GapStopped))
+				VALUES ($1::smallint, $2::int, $3::bigint, $4::timestamptz, $5::timestamptz, $6::text, 0, nullif($7::text, ''))`,
+				seg, s.nodeID, s.run, heartbeat, started, string(history.GapStopped), detail)
 			if err != nil {
 				return fmt.Errorf("write the gap before run %d: %w", s.run, err)
 			}

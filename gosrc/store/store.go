@@ -61,6 +61,7 @@ type Options struct {
 // Status is what status() shows of the store. It never changes once published.
 type Status struct {
 	State       string
+	Target      string          // where history is written: host, port, database, user; empty when not connected
 	LastFlush   snapshot.Micros // the history is complete up to then
 	LastError   string          // empty since the last success
 	LastErrorAt snapshot.Micros
@@ -308,6 +309,7 @@ func (w *writer) open(ctx context.Context) error {
 		return err
 	}
 	w.session = sess
+	w.st.Target = sess.target()
 	w.lastHeartbeat = max(w.lastHeartbeat, sess.heartbeat)
 	if sess.fresh || w.absent || !w.known {
 		w.rewriteOpen.Store(true)
@@ -326,7 +328,7 @@ func (w *writer) open(ctx context.Context) error {
 func (w *writer) disconnect() {
 	if w.session != nil {
 		hangUp(w.session.conn)
-		w.session = nil
+		w.session, w.st.Target = nil, ""
 	}
 }
 

@@ -87,6 +87,30 @@ func TestConnConfig(t *testing.T) {
 	}
 }
 
+// A keyword that nobody knows must not be left out in silence: the history
+// would go somewhere else than was meant.
+func TestConnConfigRefusesUnknownKeywords(t *testing.T) {
+	srv := server(t)
+	for _, conninfo := range []string{"hots=db9", "user=w hostaddr=10.0.0.1", "postgres://w@db9/h?sslmoed=disable"} {
+		c := config.Config{Database: "postgres", ConnInfo: conninfo, Server: srv}
+		target := writerTarget(&c)
+		_, err := connConfig(&target, &srv)
+		if !errors.Is(err, errKeyword) {
+			t.Errorf("%s: error %v, want it refused", conninfo, err)
+			continue
+		}
+		f := explain(err, "connect", &target, &c)
+		if f.state != StateConnect || !strings.Contains(f.msg.Text, "pg_lock_history.conninfo") {
+			t.Errorf("%s: told as %+v", conninfo, f)
+		}
+	}
+	c := config.Config{Database: "postgres", ConnInfo: "user=w keepalives=1 application_name=x", Server: srv}
+	target := writerTarget(&c)
+	if cc, err := connConfig(&target, &srv); err != nil || cc.RuntimeParams["application_name"] != writerName {
+		t.Errorf("keywords of libpq that do not matter: %v", err)
+	}
+}
+
 func TestConnConfigOfNames(t *testing.T) {
 	srv := server(t)
 	c := config.Config{Database: "postgres", LocalConnInfo: "dbname=home user=w", Server: srv}

@@ -16,9 +16,11 @@ import (
 	"unsafe"
 
 	"pg_lock_history/gosrc/config"
+	"pg_lock_history/gosrc/lastword"
 	"pg_lock_history/gosrc/probe"
 	"pg_lock_history/gosrc/report"
 	"pg_lock_history/gosrc/sampler"
+	"pg_lock_history/gosrc/snapshot"
 )
 
 const (
@@ -34,7 +36,7 @@ const (
 
 	// writeOnStop is how long the store may write when the worker stops. The
 	// watchdog of C ends the worker after 400 ms.
-	writeOnStop = 200 * time.Millisecond
+	writeOnStop = 150 * time.Millisecond
 	closeOnStop = 50 * time.Millisecond
 )
 
@@ -100,6 +102,7 @@ func run(table *probe.Table) error {
 
 	wake := table.Waker()
 	log := report.New(wake)
+	heedLastWord(&cfg, log)
 	sink := newSink(cfg, log, wake)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
@@ -126,7 +129,43 @@ func run(table *probe.Table) error {
 	})
 	err = s.Run()
 	stop(sink, cancel, done)
+	leaveLastWord(cfg, s.Complete())
 	return err
+}
+
+func self(cfg config.Config) lastword.Word {
+	return lastword.Word{SystemIdentifier: cfg.Server.SystemIdentifier, Node: cfg.NodeName}
+}
+
+// heedLastWord learns how far the history of the last life went, unless the
+// shim knows it better.
+func heedLastWord(cfg *config.Config, log *report.Log) {
+	word, err := lastword.Take(cfg.Server.DataDirectory, self(*cfg))
+	if err != nil {
+		log.Add(report.Message{Level: report.Warning, Text: err.Error(),
+			Hint: "The time since the last heartbeat is shown as a gap."})
+	}
+	cfg.Server.PreviousFlush = max(cfg.Server.PreviousFlush, word.CompleteTo)
+}
+
+// leaveLastWord waits for the disk only so long; the next life then has to do
+// with the last heartbeat.
+func leaveLastWord(cfg config.Config, completeTo snapshot.Micros) {
+	if completeTo == 0 {
+		return
+	}
+	word := self(cfg)
+	word.CompleteTo = completeTo
+	written := make(chan struct{})
+	go func() {
+		defer close(written)
+		defer func() { _ = recover() }() // an end without a last word is one, too
+		_ = lastword.Write(cfg.Server.DataDirectory, word)
+	}()
+	select {
+	case <-written:
+	case <-time.After(closeOnStop):
+	}
 }
 
 // stop lets the store write what it has, for a moment, and ends it.

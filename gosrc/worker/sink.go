@@ -60,6 +60,7 @@ func (s *sink) Status() sampler.SinkStatus {
 	st := s.store.Status()
 	return sampler.SinkStatus{
 		State:       st.State,
+		Target:      st.Target,
 		LastFlush:   st.LastFlush,
 		LastError:   st.LastError,
 		LastErrorAt: st.LastErrorAt,
