@@ -106,6 +106,7 @@ const (
 	GapLate          GapReason = "late"           // the worker did not get to run
 	GapWriterBlocked GapReason = "writer blocked" // the queue was full, oldest facts dropped
 	GapRingHeld      GapReason = "ring held"      // a reader kept the next segment
+	GapElsewhere     GapReason = "elsewhere"      // the settings named another history, or it had no tables
 )
 
 // Gap is a time about which the history is silent for lack of samples or space.

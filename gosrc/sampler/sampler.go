@@ -19,8 +19,10 @@ const (
 	// idleTurn is how often a quiet server is looked at from Go: status and
 	// health. Each turn costs some 30 µs of CPU in all threads.
 	idleTurn = time.Second
-	// idlePush is how often the store hears from an idle sampler.
-	idlePush = time.Minute
+	// idlePush is how often the store hears from an idle sampler, so that it
+	// can turn the ring by time; with a short retention more often.
+	idlePush          = time.Minute
+	pushesInRetention = 14
 
 	// walkEvery is how often an unchanged wait graph is walked again: blockers
 	// change state (idle in transaction) without any waiter changing.
@@ -197,6 +199,7 @@ func (s *Sampler) turn() (stop bool, err error) {
 
 	if w.Reasons&WokeReload != 0 {
 		s.reload()
+		s.pause(s.period()) // now, not when the next answer comes
 	}
 	if w.Reasons&WokePoked != 0 {
 		s.o.Sink.Poke()
@@ -449,7 +452,7 @@ func (s *Sampler) flush(asked bool) {
 		health = s.health.take()
 		busy = true
 	}
-	if !busy && w.Now.Sub(s.lastPush) < idlePush && w.Now >= s.lastPush {
+	if !busy && w.Now.Sub(s.lastPush) < min(idlePush, s.o.Config.Retention/pushesInRetention) && w.Now >= s.lastPush {
 		if s.o.Sink.Queued() == 0 {
 			s.idleTo = w.Now
 		}

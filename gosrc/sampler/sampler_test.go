@@ -212,7 +212,7 @@ func (r *recorder) gaps() (all []history.Gap) {
 
 func testConfig() config.Config {
 	return config.Config{Enabled: true, TrackLocks: true, NodeName: "n", SamplePeriod: 10 * time.Millisecond,
-		FlushPeriod: time.Second, MinDuration: 100 * time.Millisecond, MaxRowsPerSecond: 1000, QueryLength: 64}
+		FlushPeriod: time.Second, MinDuration: 100 * time.Millisecond, MaxRowsPerSecond: 1000, QueryLength: 64, Retention: 7 * 24 * time.Hour}
 }
 
 // play runs a sampler on srv until the script's last moment, which stops it.
@@ -298,6 +298,16 @@ func TestQuietServerIsLeftAlone(t *testing.T) {
 	}
 }
 
+func TestShortRetentionIsKeptOnAQuietServer(t *testing.T) {
+	cfg := testConfig()
+	cfg.Retention = 14 * time.Second
+	sink := &recorder{}
+	play(t, &server{}, sink, cfg, 30*time.Second)
+	if len(sink.batches) < 14 {
+		t.Errorf("the store heard %d times in 30 s: too rarely to turn a ring of 14 s by time", len(sink.batches))
+	}
+}
+
 func TestLongWaitCostsNoMoreThanTenWalksASecond(t *testing.T) {
 	srv := &server{script: []moment{{at: time.Second, do: alterWaits}}}
 	play(t, srv, &recorder{}, testConfig(), 11*time.Second)
@@ -378,7 +388,7 @@ func TestSwitchedOffTimeIsAGap(t *testing.T) {
 	if len(gaps) != 1 || gaps[0].Reason != history.GapDisabled {
 		t.Fatalf("gaps %+v, want one: disabled", gaps)
 	}
-	if b, e := gaps[0].Began.Sub(start), gaps[0].Ended.Sub(start); b < 2*time.Second || b > 2100*time.Millisecond || e < 5*time.Second || e > 5100*time.Millisecond {
+	if b, e := gaps[0].Began.Sub(start), gaps[0].Ended.Sub(start); b < 2*time.Second || b > 2020*time.Millisecond || e < 5*time.Second || e > 5020*time.Millisecond {
 		t.Errorf("gap from %v to %v, want from 2 s to 5 s", b, e)
 	}
 	closed := sink.closedEpisodes()

@@ -37,6 +37,7 @@ type target struct {
 	name     string // application_name
 	local    bool   // must turn out to be the server the worker belongs to
 	force    bool   // database is meant, whatever conninfo names
+	raw      bool   // names come as bytes where the database knows no encoding
 	params   map[string]string
 }
 
@@ -68,7 +69,7 @@ func writerTarget(c *config.Config) target {
 func namesTarget(c *config.Config, database string) target {
 	return target{
 		setting: "pg_lock_history.local_conninfo", conninfo: c.LocalConnInfo, database: database,
-		name: namesName, local: true, force: true,
+		name: namesName, local: true, force: true, raw: true,
 		params: map[string]string{
 			"lock_timeout":      "100ms",
 			"statement_timeout": "300ms",
@@ -158,7 +159,7 @@ func connConfig(t *target, srv *config.Server) (*pgx.ConnConfig, error) {
 	// replaced below: a misspelt host must not end in our own tables.
 	for _, key := range slices.Sorted(maps.Keys(cc.RuntimeParams)) {
 		if !slices.Contains(ignoredKeywords, key) {
-			return nil, fmt.Errorf("%w: %q in %s", errKeyword, key, t.setting)
+			return nil, fmt.Errorf("%w: unknown keyword %q in %s", errConnInfo, key, t.setting)
 		}
 	}
 	if t.force {
@@ -229,7 +230,7 @@ func keywords(conninfo string) (string, bool, error) {
 	u, err := url.Parse(conninfo)
 	if err != nil {
 		// The error of url.Parse quotes the text, which may hold a password.
-		return "", false, errors.New("not a valid connection URL")
+		return "", false, fmt.Errorf("%w: not a valid URL", errConnInfo)
 	}
 	var b strings.Builder
 	add := func(key, value string) {
@@ -291,6 +292,13 @@ func dial(ctx context.Context, t target, c *config.Config) (*pgx.Conn, error) {
 
 // settle does what could not be done with start-up parameters.
 func settle(ctx context.Context, conn *pgx.Conn, t *target, c *config.Config) error {
+	// Such a database holds any bytes; the server would refuse those that are
+	// no UTF-8, and with them the whole answer.
+	if t.raw && conn.PgConn().ParameterStatus("server_encoding") == "SQL_ASCII" {
+		if _, err := conn.Exec(ctx, `SET client_encoding TO 'SQL_ASCII'`); err != nil {
+			return fmt.Errorf("set the encoding: %w", err)
+		}
+	}
 	if !t.superuser(&c.Server) {
 		quiet := quietParams(170000)
 		names, values := make([]string, 0, len(quiet)), make([]string, 0, len(quiet))

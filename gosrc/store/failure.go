@@ -37,7 +37,7 @@ var (
 	errNotOurs     = errors.New("history tables cannot be trusted")
 	errVersion     = errors.New("extension has another version")
 	errNodeTaken   = errors.New("node name is used by another server")
-	errKeyword     = errors.New("unknown keyword")
+	errConnInfo    = errors.New("not a connection string")
 	errChanged     = errors.New("run row was changed by somebody else")
 )
 
@@ -75,7 +75,7 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 	case errors.Is(err, errNodeTaken):
 		set(StateRefused, "node taken", "pg_lock_history.node_name is used by another server in this history",
 			"Set pg_lock_history.node_name to a name of its own.")
-	case errors.Is(err, errKeyword):
+	case errors.Is(err, errConnInfo):
 		set(StateConnect, "conninfo", t.setting+" cannot be used",
 			"It takes the keywords of a libpq connection string: host, port, dbname, user, passfile, ... (host instead of hostaddr).")
 	case errors.As(err, &pg):
@@ -84,6 +84,8 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 	case errors.As(err, &parse):
 		set(StateConnect, "conninfo", t.setting+" cannot be used",
 			"It takes the form of a libpq connection string, host=... dbname=... user=...")
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
+		set(StateWriting, "connection lost", "lost the connection to the history", "It is made again; facts are kept in memory meanwhile.")
 	case errors.Is(err, os.ErrPermission):
 		set(StateConnect, "socket permission", "may not use the socket of this server",
 			"Check unix_socket_permissions and the socket directory, or set "+t.setting+".")
@@ -106,6 +108,9 @@ func explainState(pg *pgconn.PgError, t *target, c *config.Config, set func(stat
 	case code == "28P01", code == "28000":
 		set(StateConnect, "auth", "the server does not let the writer in",
 			"Add a line for local connections to pg_hba.conf, or set "+t.setting+" with user and passfile.")
+	case code == "3D000" && c.ConnInfo != "" && t.setting == "pg_lock_history.conninfo":
+		set(StateConnect, "no database", "the database named by pg_lock_history.conninfo does not exist",
+			"Create it, or set dbname in pg_lock_history.conninfo to one that exists.")
 	case code == "3D000":
 		set(StateConnect, "no database", fmt.Sprintf("database %q of pg_lock_history.database does not exist", c.Database),
 			"Create it, or set pg_lock_history.database to one that exists.")

@@ -636,6 +636,57 @@ func TestLiveReconfigure(t *testing.T) {
 	l.expect("1", `SELECT count(*) FROM lock_history.gap`)
 }
 
+// A history that was not written to for a time says so when it is again.
+func TestLiveWrittenElsewhere(t *testing.T) {
+	l := newLab(t, true)
+	home, other := l.cfg, l.cfg.Database+"_2"
+	l.must(`CREATE DATABASE ` + other)
+	t.Cleanup(func() { l.must(`DROP DATABASE ` + other + ` WITH (FORCE)`) })
+	there := connect(t, l.dsn+" database="+other)
+	l.mustOn(there, `SET client_min_messages = error`)
+	l.mustOn(there, `CREATE EXTENSION pg_lock_history`)
+	l.start()
+	tag := lockmgr.Tag{Field1: 740, Type: lockmgr.TransactionID}
+	began := l.push(time.Second, history.Batch{Open: []history.Episode{l.wait(60, tag, l.session(50, "BEGIN"))}})
+	l.flushed(began)
+
+	away := l.cfg
+	away.Database = other
+	l.store.Configure(away)
+	l.until("it records elsewhere", func() bool { return strings.Contains(l.store.Status().Target, "dbname="+other) })
+	ended := l.push(time.Minute, history.Batch{Open: []history.Episode{l.wait(61, tag, l.session(50, "BEGIN"))}})
+	l.flushed(ended)
+
+	l.store.Configure(home)
+	l.until("it is back", func() bool { return strings.Contains(l.store.Status().Target, "dbname="+home.Database) })
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+	l.expect("elsewhere t t", `SELECT string_agg(concat_ws(' ', reason, began = $1::timestamptz, ended = $2::timestamptz), ',') FROM lock_history.gap`, began.Time(), ended.Time())
+	l.expect("60", `SELECT string_agg(wait_id::text, ',') FROM lock_history.open`)
+}
+
+func TestLiveNamesThatAreNoUTF8(t *testing.T) {
+	l := newLab(t, true)
+	raw := l.cfg.Database + "_raw"
+	l.must(`CREATE DATABASE ` + raw + ` TEMPLATE template0 ENCODING 'SQL_ASCII' LOCALE 'C'`)
+	t.Cleanup(func() { l.must(`DROP DATABASE ` + raw + ` WITH (FORCE)`) })
+	there := connect(t, l.dsn+" database="+raw+" client_encoding=SQL_ASCII")
+	l.mustOn(there, "CREATE TABLE \"bad\xff\xfe\" (i int)")
+	l.mustOn(there, `CREATE TABLE good (i int)`)
+	var db, bad, good uint32
+	err := there.QueryRow(t.Context(), `SELECT (SELECT oid FROM pg_database WHERE datname = current_database()),
+		(SELECT oid FROM pg_class WHERE relname LIKE 'bad%'), 'good'::regclass::oid`).Scan(&db, &bad, &good)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = there.Close(t.Context())
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{Open: []history.Episode{
+		l.wait(1, lockmgr.Tag{Field1: db, Field2: bad}, l.session(50, "BEGIN")),
+		l.wait(2, lockmgr.Tag{Field1: db, Field2: good}, l.session(50, "BEGIN")),
+	}}))
+	l.expect(`public."bad\xFF\xFE" public.good`, `SELECT string_agg(object, ' ' ORDER BY wait_id) FROM lock_history.open`)
+}
+
 func TestLiveEncoding(t *testing.T) {
 	l := newLab(t, true)
 	l.start()

@@ -25,9 +25,10 @@ const (
 	// takes about 200 bytes.
 	maxNames = 10_000
 
-	// A name is asked for again when a wait begins and it is this old: tables
-	// and roles are renamed, OIDs used again.
-	nameFresh = 5 * time.Second
+	// A name is asked for again when somebody waits and it is this old: tables
+	// and roles are renamed, OIDs used again. What was renamed less than this
+	// ago may still be told by its old name.
+	nameFresh = time.Second
 
 	// namePause lets names come together between two rounds of look-ups; the
 	// first round is at once.
@@ -411,8 +412,8 @@ func (r *namer) split(keys []nameKey) (here []nameKey, elsewhere map[uint32][]na
 	return here, elsewhere
 }
 
-// enterHome connects to the history's database, or another that every server
-// has, for what is shared.
+// enterHome connects to the history's database, or else to postgres, for what
+// is shared. Never to a template: CREATE DATABASE would fail.
 func (r *namer) enterHome(ctx context.Context) error {
 	if r.home != nil && !r.home.IsClosed() {
 		return nil
@@ -425,7 +426,7 @@ func (r *namer) enterHome(ctx context.Context) error {
 	defer cancel()
 	cfg := r.config()
 	var err error
-	for _, database := range []string{cfg.Database, "postgres", "template1"} {
+	for _, database := range []string{cfg.Database, "postgres"} {
 		r.home, err = dial(ctx, namesTarget(cfg, database), cfg)
 		if sqlState(err) != "3D000" {
 			break

@@ -36,6 +36,7 @@ type session struct {
 	run       int64
 	batch     int64 // number in the run row
 	fresh     bool  // the run row is new: the tables know nothing of this run
+	returned  bool  // but they know this node
 	heartbeat snapshot.Micros
 	rows      ring.Rows
 	encode    func(string) string // makes valid UTF-8 fit the database's encoding
@@ -211,7 +212,7 @@ func (s *session) enterRun(ctx context.Context, tx pgx.Tx, c *config.Config) err
 		SELECT batch, heartbeat FROM lock_history.run WHERE node_id = $1::int AND run = $2::bigint`,
 		s.nodeID, s.run).Scan(&s.batch, &heartbeat)
 	if err == nil {
-		s.heartbeat = snapshot.FromTime(heartbeat)
+		s.heartbeat, s.returned = snapshot.FromTime(heartbeat), true
 		return nil
 	}
 	if !errors.Is(err, pgx.ErrNoRows) {

@@ -181,6 +181,7 @@ type writer struct {
 	ticket  uint64       // highest flush() ticket not yet answered
 	known   bool         // once connected, the tables are there as far as we know
 	absent  bool         // the extension is
+	away    bool         // since the last session facts may have gone elsewhere, or nowhere
 	ending  bool         // the last things are being written
 	tries   int          // quick looks for it that are left after a poke
 
@@ -310,12 +311,17 @@ func (w *writer) open(ctx context.Context) error {
 	}
 	w.session = sess
 	w.st.Target = sess.target()
+	if w.away && sess.returned && w.lastComplete > sess.heartbeat {
+		w.addGap(history.Gap{Began: sess.heartbeat, Ended: w.lastComplete, Reason: history.GapElsewhere,
+			Detail: "history was written elsewhere, or there were no tables"})
+	}
+	w.away = false
 	w.lastHeartbeat = max(w.lastHeartbeat, sess.heartbeat)
 	if sess.fresh || w.absent || !w.known {
 		w.rewriteOpen.Store(true)
 	}
 	if !w.known {
-		w.log.Add(report.Message{Level: report.Info, Text: "lock history is written to database " + w.cfg.Database})
+		w.log.Add(report.Message{Level: report.Info, Text: "lock history is written to " + w.st.Target})
 	}
 	w.absent, w.known = false, true
 	if w.hand != nil && w.hand.number <= sess.batch {
@@ -340,7 +346,7 @@ func (w *writer) fail(err error, action string) {
 		if !w.absent {
 			w.log.Add(report.Message{Level: report.Info, Text: "waiting for CREATE EXTENSION pg_lock_history in database " + w.cfg.Database})
 		}
-		w.absent, w.known = true, false
+		w.absent, w.known, w.away = true, false, true
 		w.st.State = StateWaiting
 		w.st.LastError = ""
 		w.st.Hint = "Run CREATE EXTENSION pg_lock_history in database " + w.cfg.Database + "."
@@ -507,7 +513,7 @@ func (w *writer) reconfigure() {
 	if old.Database != w.cfg.Database || old.ConnInfo != w.cfg.ConnInfo || old.NodeName != w.cfg.NodeName ||
 		old.Server.BootstrapRole != w.cfg.Server.BootstrapRole {
 		w.disconnect()
-		w.absent, w.known = false, false
+		w.absent, w.known, w.away = false, false, true
 	}
 	// What failed with the old settings deserves a new try and a new message.
 	w.allOver()

@@ -91,11 +91,11 @@ func TestConnConfig(t *testing.T) {
 // would go somewhere else than was meant.
 func TestConnConfigRefusesUnknownKeywords(t *testing.T) {
 	srv := server(t)
-	for _, conninfo := range []string{"hots=db9", "user=w hostaddr=10.0.0.1", "postgres://w@db9/h?sslmoed=disable"} {
+	for _, conninfo := range []string{"hots=db9", "user=w hostaddr=10.0.0.1", "postgres://w@db9/h?sslmoed=disable", "postgresql://u:p@/x%zz"} {
 		c := config.Config{Database: "postgres", ConnInfo: conninfo, Server: srv}
 		target := writerTarget(&c)
 		_, err := connConfig(&target, &srv)
-		if !errors.Is(err, errKeyword) {
+		if !errors.Is(err, errConnInfo) {
 			t.Errorf("%s: error %v, want it refused", conninfo, err)
 			continue
 		}
