@@ -58,9 +58,23 @@ EXTRA_CLEAN = build test/results tmp_check
 # JIT bitcode of a shim that only copies memory would be of no use to anybody.
 override with_llvm = no
 
+# A checkout that belongs to somebody else is told as such, once, by whatever
+# has to be built in it.
+UNWRITABLE := $(strip $(foreach dir,. $(wildcard extension build build/fault),$(shell [ -w $(dir) ] || echo $(dir))))
+ifneq ($(UNWRITABLE),)
+define need_writable
+	@echo "This checkout ($(CURDIR)) cannot be written to by user $$(id -un): build as its owner, or in a copy." >&2; exit 1
+endef
+endif
+
 ifneq ($(PGXS),)
 
 include $(PGXS)
+
+ifneq ($(UNWRITABLE),)
+%.o: %.c
+	$(need_writable)
+endif
 
 all: $(GO_LIBRARY)
 
@@ -87,6 +101,7 @@ clean:
 endif
 
 build/pg_lock_history--$(EXTVERSION).sql: $(SQL_PARTS) Makefile
+	$(need_writable)
 	@mkdir -p $(@D)
 	{ echo '-- Made from sql/parts by the Makefile; change those.'; \
 	  echo '\echo Use "CREATE EXTENSION pg_lock_history" to load this file. \quit'; \
@@ -94,9 +109,11 @@ build/pg_lock_history--$(EXTVERSION).sql: $(SQL_PARTS) Makefile
 	mv $@.new $@
 
 $(GO_LIBRARY): $(GO_SOURCES)
+	$(need_writable)
 	$(GO_BUILD) -tags $(GO_TAGS) -o $@ ./gosrc/worker
 
 $(FAULT_LIBRARY): $(GO_SOURCES)
+	$(need_writable)
 	$(GO_BUILD) -tags $(GO_TAGS),faultinject -o $@ ./gosrc/worker
 
 .PHONY: fault-library

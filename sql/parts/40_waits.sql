@@ -81,7 +81,7 @@ COMMENT ON COLUMN lock_history.waits.outcome IS 'how it ended: granted, failed, 
 COMMENT ON COLUMN lock_history.waits.samples IS 'samples that saw it';
 COMMENT ON COLUMN lock_history.waits.hard_blockers IS 'pids that held a conflicting mode, in order of first seen, at most 20; -n: n-th prepared transaction';
 COMMENT ON COLUMN lock_history.waits.soft_blockers IS 'pids ahead in the queue with a conflicting request, nearest first, at most 20';
-COMMENT ON COLUMN lock_history.waits.root_blockers IS 'pids at the end of the chain, which did not wait themselves, at most 20; empty in a deadlock; -n: n-th prepared transaction';
+COMMENT ON COLUMN lock_history.waits.root_blockers IS 'pids at the end of the chain, which did not wait themselves, at most 20; empty inside a deadlock, while the circle is closed; -n: n-th prepared transaction';
 COMMENT ON COLUMN lock_history.waits.hard_blocker_count IS 'most hard blockers at one moment';
 COMMENT ON COLUMN lock_history.waits.soft_blocker_count IS 'most soft blockers at one moment';
 COMMENT ON COLUMN lock_history.waits.object_datname IS 'name of the object''s database; null: shared, or it has none';

@@ -47,9 +47,9 @@ COMMENT ON COLUMN lock_history.blocking.blocker_datname IS 'database of the bloc
 COMMENT ON COLUMN lock_history.blocking.blocker_usename IS 'role of the blocker';
 COMMENT ON COLUMN lock_history.blocking.blocker_application_name IS 'application_name of the blocker';
 COMMENT ON COLUMN lock_history.blocking.blocker_client_addr IS 'address of the blocker''s client; null: local socket, no client, or insufficient privilege';
-COMMENT ON COLUMN lock_history.blocking.blocker_state IS 'state of the blocker when last looked at, as in pg_stat_activity';
+COMMENT ON COLUMN lock_history.blocking.blocker_state IS 'state of the blocker when last looked at, as in pg_stat_activity, or prepared';
 COMMENT ON COLUMN lock_history.blocking.blocker_state_change IS 'since when it was in that state';
-COMMENT ON COLUMN lock_history.blocking.blocker_xact_start IS 'start of the blocker''s transaction';
+COMMENT ON COLUMN lock_history.blocking.blocker_xact_start IS 'start of the blocker''s transaction; of a prepared one the time of PREPARE';
 COMMENT ON COLUMN lock_history.blocking.blocker_query_id IS 'query identifier of the blocker; null: not computed, or insufficient privilege';
 COMMENT ON COLUMN lock_history.blocking.blocker_query IS 'current statement of the blocker, or its last one when idle in transaction (not always the one that took the lock)';
 COMMENT ON COLUMN lock_history.blocking.wait_start IS 'begin of the wait; a condition on it is fast';

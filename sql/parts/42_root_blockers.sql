@@ -50,9 +50,9 @@ COMMENT ON COLUMN lock_history.root_blockers.datname IS 'database the process wa
 COMMENT ON COLUMN lock_history.root_blockers.usename IS 'role of the process; null: none';
 COMMENT ON COLUMN lock_history.root_blockers.application_name IS 'application_name of the process';
 COMMENT ON COLUMN lock_history.root_blockers.client_addr IS 'address of the client; null: local socket, no client, or insufficient privilege';
-COMMENT ON COLUMN lock_history.root_blockers.state IS 'state when it was last looked at, as in pg_stat_activity';
+COMMENT ON COLUMN lock_history.root_blockers.state IS 'state when it was last looked at, as in pg_stat_activity, or prepared';
 COMMENT ON COLUMN lock_history.root_blockers.state_change IS 'since when it was in that state';
-COMMENT ON COLUMN lock_history.root_blockers.xact_start IS 'start of its transaction';
+COMMENT ON COLUMN lock_history.root_blockers.xact_start IS 'start of its transaction; of a prepared one the time of PREPARE';
 COMMENT ON COLUMN lock_history.root_blockers.query IS 'its current statement, or its last one when idle in transaction';
 COMMENT ON COLUMN lock_history.root_blockers.sessions_blocked IS 'different processes that waited with it as root';
 COMMENT ON COLUMN lock_history.root_blockers.blocked_time IS 'sum of the time they waited with it as root';

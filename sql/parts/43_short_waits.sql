@@ -15,9 +15,9 @@ COMMENT ON COLUMN lock_history.short_waits.at IS 'begin of the second in which t
 COMMENT ON COLUMN lock_history.short_waits.datname IS 'name of the object''s database; null: shared, none, or locktype other';
 COMMENT ON COLUMN lock_history.short_waits.locktype IS 'kind of object waited for, as in pg_locks; other: everything over the number of keys that are kept';
 COMMENT ON COLUMN lock_history.short_waits.database IS 'OID of the object''s database; null: none';
-COMMENT ON COLUMN lock_history.short_waits.relation IS 'OID of the relation; null: none, as for row locks (transactionid)';
-COMMENT ON COLUMN lock_history.short_waits.object IS 'the relation by the name it had then; null: none';
-COMMENT ON COLUMN lock_history.short_waits.mode IS 'lock mode asked for; null: not known';
+COMMENT ON COLUMN lock_history.short_waits.relation IS 'OID of the relation; null: it has none, as a row lock (transactionid), or the wait ended before its lock was looked at';
+COMMENT ON COLUMN lock_history.short_waits.object IS 'the relation by the name it had then; null: as for relation';
+COMMENT ON COLUMN lock_history.short_waits.mode IS 'lock mode asked for; null: the wait ended before its lock was looked at';
 COMMENT ON COLUMN lock_history.short_waits.query_id IS 'query identifier of the statements that waited; null: none, or insufficient privilege';
 COMMENT ON COLUMN lock_history.short_waits.root_pid IS 'first root blocker; null: none or not known';
 COMMENT ON COLUMN lock_history.short_waits.root_backend_start IS 'when that process started';

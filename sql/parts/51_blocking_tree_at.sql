@@ -42,11 +42,11 @@ COMMENT ON COLUMN lock_history.blocking_tree.blocked_by IS 'all pids it was bloc
 COMMENT ON COLUMN lock_history.blocking_tree.root_pid IS 'pid at the top of this tree; of a cycle the smallest pid in it';
 COMMENT ON COLUMN lock_history.blocking_tree.kind IS 'hard: the blockers hold a conflicting mode; soft: the blocker is ahead in the queue; null: nobody in its way';
 COMMENT ON COLUMN lock_history.blocking_tree.in_cycle IS 'waits, over others, for itself: a deadlock in the making';
-COMMENT ON COLUMN lock_history.blocking_tree.state IS 'state when last looked at, as in pg_stat_activity';
+COMMENT ON COLUMN lock_history.blocking_tree.state IS 'state when last looked at, as in pg_stat_activity, or prepared';
 COMMENT ON COLUMN lock_history.blocking_tree.datname IS 'database the process was connected to';
 COMMENT ON COLUMN lock_history.blocking_tree.usename IS 'role of the process';
 COMMENT ON COLUMN lock_history.blocking_tree.application_name IS 'application_name of the process';
-COMMENT ON COLUMN lock_history.blocking_tree.xact_start IS 'start of its transaction';
+COMMENT ON COLUMN lock_history.blocking_tree.xact_start IS 'start of its transaction; of a prepared one the time of PREPARE';
 COMMENT ON COLUMN lock_history.blocking_tree.locktype IS 'kind of object it waited for, as in pg_locks; null: it did not wait';
 COMMENT ON COLUMN lock_history.blocking_tree.mode IS 'lock mode it waited for; null: it did not wait';
 COMMENT ON COLUMN lock_history.blocking_tree.object IS 'object it waited for; null: it did not wait, or not known';
@@ -204,3 +204,37 @@ COMMENT ON FUNCTION lock_history.blocking_tree_at(timestamptz, text, integer) IS
     'Who waited for whom at that moment, as trees: roots first, each waiter below its blockers (node: default this server; max_siblings: more processes side by side that block nobody become one row)';
 REVOKE ALL ON FUNCTION lock_history.blocking_tree_at(timestamptz, text, integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION lock_history.blocking_tree_at(timestamptz, text, integer) TO pg_monitor;
+
+-- The same by a time as a person says it.  A literal without a type comes here,
+-- now() and columns go to the sister above.
+CREATE FUNCTION lock_history.moment(spoken text, before timestamptz)
+RETURNS timestamptz
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    -- A CASE: only the cast that is meant may fail.
+    SELECT CASE
+        WHEN moment.spoken !~* '^\s*\d{1,2}:\d{2}(:\d{2}(\.\d*)?)?\s*([ap]m)?\s*$' THEN moment.spoken::timestamptz
+        WHEN (moment.before::date + moment.spoken::time)::timestamptz <= moment.before
+        THEN (moment.before::date + moment.spoken::time)::timestamptz
+        ELSE (moment.before::date - 1 + moment.spoken::time)::timestamptz END
+$$;
+COMMENT ON FUNCTION lock_history.moment(text, timestamptz) IS
+    'internal: a bare time of day as the latest one not after a moment, in the session''s time zone; anything else as timestamptz reads it';
+REVOKE ALL ON FUNCTION lock_history.moment(text, timestamptz) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lock_history.moment(text, timestamptz) TO pg_monitor;
+
+CREATE FUNCTION lock_history.blocking_tree_at(at text, node text DEFAULT NULL, max_siblings integer DEFAULT 50)
+RETURNS SETOF lock_history.blocking_tree
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT t
+    FROM lock_history.blocking_tree_at(
+        lock_history.moment(blocking_tree_at.at, statement_timestamp()),
+        blocking_tree_at.node, blocking_tree_at.max_siblings) AS t
+$$;
+COMMENT ON FUNCTION lock_history.blocking_tree_at(text, text, integer) IS
+    'The same by a written time: 14:32 is the latest 14:32 that is not in the future, anything else is read as a timestamptz';
+REVOKE ALL ON FUNCTION lock_history.blocking_tree_at(text, text, integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lock_history.blocking_tree_at(text, text, integer) TO pg_monitor;

@@ -139,34 +139,32 @@ ask() {
 }
 
 ask "Who waited for what, for how long, and how did it end?" \
-	"SELECT pid, usename, mode, object, date_trunc('milliseconds', duration) AS duration, outcome,
+	"SELECT pid, usename, mode, object, date_trunc('ms', duration) AS duration, outcome,
        hard_blockers AS hard, soft_blockers AS soft, root_blockers AS root
 FROM lock_history.waits WHERE locktype = 'relation' ORDER BY wait_start;"
 
 ask "When was it worst?" \
-	"SELECT at, waiting, roots, date_trunc('milliseconds', longest) AS longest
+	"SELECT at, waiting, roots, date_trunc('ms', longest) AS longest
 FROM lock_history.worst_moments(now() - interval '1 hour', now(), 3);"
 
 ask "Who stood behind whom at the worst moment?" \
-	"SELECT repeat('    ', level) || pid AS pid, kind, application_name, state, mode, object,
-       date_trunc('milliseconds', waited) AS waited
-FROM lock_history.blocking_tree_at((SELECT at FROM lock_history.worst_moments(now() - interval '1 hour', now(), 1)))
-WHERE root_pid = (SELECT pid FROM lock_history.root_blockers ORDER BY blocked_time DESC LIMIT 1)
-ORDER BY path;"
+	"SELECT repeat('    ', level) || coalesce(gid, pid::text) AS process, kind, application_name, state, mode, object,
+       date_trunc('ms', waited) AS waited
+FROM lock_history.blocking_tree_at((SELECT at FROM lock_history.worst_moments(n => 1)));"
 
-ask "Who caused it? Not the ALTER TABLE that everybody saw, but the one it waited for itself." \
-	"SELECT pid, usename, application_name, sessions_blocked AS blocked,
-       date_trunc('milliseconds', blocked_time) AS blocked_time, left(query, 40) AS last_query
-FROM lock_history.root_blockers ORDER BY root_blockers.blocked_time DESC LIMIT 1;"
+ask "Who caused it? Not the ALTER TABLE that everybody saw, but the one it waited for itself; the times of all four add up." \
+	"SELECT coalesce(gid, pid::text) AS process, usename, application_name, sessions_blocked AS blocked,
+       date_trunc('ms', blocked_time) AS blocked_for, left(query, 40) AS last_query
+FROM lock_history.root_blockers ORDER BY blocked_time DESC LIMIT 1;"
 
 ask "What was the guilty session doing meanwhile?" \
-	"SELECT DISTINCT blocker_pid, blocker_application_name AS application, blocker_mode, blocker_state,
-       date_trunc('seconds', blocker_xact_start) AS in_transaction_since
+	"SELECT DISTINCT coalesce(blocker_gid, blocker_pid::text) AS blocker, blocker_application_name AS application,
+       blocker_mode, blocker_state, date_trunc('seconds', blocker_xact_start) AS in_transaction_since
 FROM lock_history.blocking WHERE kind = 'hard' AND blocker_application_name = 'monthly_report';"
 
-ask "Which rows are fought over in waits too short to be kept one by one?" \
+ask "What is fought over in waits too short to be kept one by one? For a row one waits for the transaction that changed it." \
 	"SELECT locktype, object, sum(waits) AS waits, round(sum(total_ms)) AS total_ms, round(max(max_ms)) AS longest_ms
-FROM lock_history.short_waits GROUP BY locktype, object ORDER BY total_ms DESC LIMIT 4;"
+FROM lock_history.short_waits GROUP BY locktype, object ORDER BY total_ms DESC LIMIT 2;"
 
 ask "What did watching cost, and did it miss anything?" \
 	"SELECT minute, ticks_done, ticks_late, ticks_missed, round(probe_us_p50) AS probe_us, round(cpu_ms) AS cpu_ms, rows_written
@@ -189,7 +187,8 @@ if [ -t 0 ] && [ -t 1 ]; then
 	say "Leaving this psql stops the server and removes it."
 	# Ctrl-C is for psql here.
 	trap '' INT
-	as_server_user "$BINDIR/psql" -X "${CONNECT[@]}" -U postgres || true
+	# Its history would be saved in a home directory that the server's user may not write to, or does not have.
+	as_server_user env PSQL_HISTORY=/dev/null "$BINDIR/psql" -X "${CONNECT[@]}" -U postgres || true
 	exit 0
 fi
 # No terminal: whoever called has the two commands above.

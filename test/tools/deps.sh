@@ -33,6 +33,14 @@ command -v runuser >/dev/null || missing+=(util-linux)
 perl -MIPC::Run -e1 2>/dev/null || missing+=(libipc-run-perl)
 
 pg_config=$(find_pg_config || true)
+if [ -n "${PG_CONFIG:-}" ] && [ -z "$pg_config" ]; then
+	if [ -e "$PG_CONFIG" ]; then
+		echo "deps: PG_CONFIG=$PG_CONFIG cannot be executed" >&2
+	else
+		echo "deps: PG_CONFIG=$PG_CONFIG does not exist; leave it out to take the PostgreSQL that is found" >&2
+	fi
+	exit 1
+fi
 needs_server=
 if [ -z "$pg_config" ] || [ ! -x "$("$pg_config" --bindir)/postgres" ] ||
 	[ ! -e "$("$pg_config" --includedir-server)/postgres.h" ] ||

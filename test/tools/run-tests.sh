@@ -162,7 +162,8 @@ fi
 # The checkout may be closed to the user who runs the servers.
 mkdir "$THROWAWAY/test"
 cp -R test/sql test/expected test/isolation test/t test/perl "$THROWAWAY/test/"
-own "$THROWAWAY/test"
+cp -R README.md doc "$THROWAWAY/"
+own "$THROWAWAY/test" "$THROWAWAY/README.md" "$THROWAWAY/doc"
 
 for kind in "$@"; do
 	case $kind in
