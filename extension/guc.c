@@ -3,24 +3,17 @@
  *		Settings of pg_lock_history: the one place that knows their names,
  *		units, ranges and defaults.  doc/settings.md is checked against it.
  *
- * The values are handed to Go as JSON (plh_append_settings_json); C itself
- * looks at very few of them.
+ * The values are handed to Go as JSON (probe_settings.c); C itself looks at very
+ * few of them.
  */
 #include "plh.h"
 
 #include <limits.h>
-#include <unistd.h>
 
-#include "access/xlog.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "postmaster/postmaster.h"
-#include "storage/proc.h"
 #include "utils/guc.h"
-#include "utils/json.h"
-#include "utils/varlena.h"
 
-#include "compat.h"
 
 /* Written by the server's settings machinery only. */
 bool		plh_enable_query_id = true;
@@ -268,115 +261,27 @@ plh_log_level_allows(int32 level)
 	return level >= log_level;
 }
 
-static void
-append_string(StringInfo out, const char *key, const char *value)
-{
-	appendStringInfo(out, "\"%s\":", key);
-	escape_json(out, value);
-	appendStringInfoChar(out, ',');
-}
-
-static void
-append_int(StringInfo out, const char *key, int64 value)
-{
-	appendStringInfo(out, "\"%s\":" INT64_FORMAT ",", key, value);
-}
-
-static void
-append_bool(StringInfo out, const char *key, bool value)
-{
-	appendStringInfo(out, "\"%s\":%s,", key, value ? "true" : "false");
-}
-
-/* A setting of the server by its name, 0 where this version has none of it. */
-static int64
-server_int(const char *name)
-{
-	const char *value = GetConfigOption(name, true, false);
-
-	return value ? strtol(value, NULL, 10) : 0;
-}
-
-static const char *
-server_string(const char *name)
-{
-	const char *value = GetConfigOption(name, true, false);
-
-	return value ? value : "";
-}
-
-static void
-append_socket_directories(StringInfo out)
-{
-	char	   *raw = pstrdup(server_string("unix_socket_directories"));
-	List	   *directories;
-	ListCell   *cell;
-	bool		first = true;
-
-	appendStringInfoString(out, "\"socket_directories\":[");
-	if (SplitDirectoriesString(raw, ',', &directories))
-	{
-		foreach(cell, directories)
-		{
-			if (!first)
-				appendStringInfoChar(out, ',');
-			first = false;
-			escape_json(out, (char *) lfirst(cell));
-		}
-		list_free_deep(directories);
-	}
-	appendStringInfoString(out, "],");
-	pfree(raw);
-}
-
 /*
- * Settings and facts as JSON, in the shape that gosrc/config reads.  Runs in
- * the worker, outside any lock; may raise, the settings probe catches.
+ * The settings as the members of one JSON object, in the shape that
+ * gosrc/config reads.  Units are part of the names.  May raise.
  */
 void
-plh_append_settings_json(StringInfo out)
+plh_append_settings(StringInfo out)
 {
-	char		hostname[256] = "";
-
-	/* Empty when it fails; Go then falls back to the port alone. */
-	if (gethostname(hostname, sizeof(hostname) - 1) != 0)
-		hostname[0] = '\0';
-
-	appendStringInfoString(out, "{\"settings\":{");
-	append_bool(out, "enabled", enabled);
-	append_bool(out, "track_locks", track_locks);
-	append_string(out, "database", plh_database);
-	append_string(out, "conninfo", plh_conninfo);
-	append_string(out, "local_conninfo", local_conninfo);
-	append_string(out, "node_name", node_name);
-	append_int(out, "sample_period_ms", sample_period);
-	append_int(out, "flush_period_ms", flush_period);
-	append_int(out, "retention_s", retention);
-	append_int(out, "max_size_mb", max_size);
-	append_int(out, "min_duration_ms", min_duration);
-	append_int(out, "max_rows_per_second", max_rows_per_second);
-	append_string(out, "query_text", query_text_options[query_text].name);
-	append_int(out, "query_length", query_length);
-	append_int(out, "memory_limit_mb", memory_limit);
-	appendStringInfo(out, "\"log_level\":\"%s\"},", log_level_options[log_level].name);
-
-	appendStringInfoString(out, "\"server\":{");
-	append_int(out, "version_num", server_int("server_version_num"));
-	append_int(out, "port", PostPortNumber);
-	append_socket_directories(out);
-	append_string(out, "listen_addresses", server_string("listen_addresses"));
-	if (plh_bootstrap_role()[0] != '\0')
-		append_string(out, "bootstrap_role", plh_bootstrap_role());
-	append_int(out, "postmaster_start", PgStartTime);
-	append_int(out, "worker_start", (int64) pg_atomic_read_u64(&plh_shared->worker_start));
-	append_int(out, "previous_flush", plh_previous_flush());
-	appendStringInfo(out, "\"system_identifier\":\"" UINT64_FORMAT "\",", GetSystemIdentifier());
-	append_int(out, "max_connections", MaxConnections);
-	append_int(out, "superuser_reserved_connections", server_int("superuser_reserved_connections"));
-	append_int(out, "reserved_connections", server_int("reserved_connections"));
-	append_int(out, "max_processes", PLH_MAX_PROCESSES());
-	append_int(out, "max_prepared_transactions", server_int("max_prepared_transactions"));
-	append_string(out, "data_directory", DataDir);
-	append_string(out, "hostname", hostname);
-	appendStringInfo(out, "\"extension_version\":\"%s\"}}", PLH_VERSION);
+	plh_json_bool(out, "enabled", enabled);
+	plh_json_bool(out, "track_locks", track_locks);
+	plh_json_string(out, "database", plh_database);
+	plh_json_string(out, "conninfo", plh_conninfo);
+	plh_json_string(out, "local_conninfo", local_conninfo);
+	plh_json_string(out, "node_name", node_name);
+	plh_json_int(out, "sample_period_ms", sample_period);
+	plh_json_int(out, "flush_period_ms", flush_period);
+	plh_json_int(out, "retention_s", retention);
+	plh_json_int(out, "max_size_mb", max_size);
+	plh_json_int(out, "min_duration_ms", min_duration);
+	plh_json_int(out, "max_rows_per_second", max_rows_per_second);
+	plh_json_string(out, "query_text", query_text_options[query_text].name);
+	plh_json_int(out, "query_length", query_length);
+	plh_json_int(out, "memory_limit_mb", memory_limit);
+	plh_json_string(out, "log_level", log_level_options[log_level].name);
 }

@@ -27,7 +27,7 @@ extern char *plh_conninfo;
 extern void plh_define_settings(void);
 extern bool plh_log_level_allows(int32 level);
 
-extern void plh_append_settings_json(StringInfo out);
+extern void plh_append_settings(StringInfo out);
 
 /* ---- shmem.c: what the worker and the sessions tell each other ---- */
 
@@ -140,6 +140,11 @@ extern int32_t plh_probe_log(int32_t level, const char *message, uint32_t messag
 extern int32_t plh_probe_publish(const PlhStatus *status);
 extern int32_t plh_probe_flushed(uint64_t ticket);
 extern int32_t plh_probe_last_error(char *text, uint32_t room);
+
+/* Members of a JSON object; out ends with the object's "{" or its last member. */
+extern void plh_json_string(StringInfo out, const char *key, const char *value);
+extern void plh_json_int(StringInfo out, const char *key, int64 value);
+extern void plh_json_bool(StringInfo out, const char *key, bool value);
 
 /* Keeps the caught server error for last_error; call inside PG_CATCH. */
 extern void plh_keep_error(MemoryContext context);

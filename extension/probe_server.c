@@ -1,14 +1,13 @@
 /*
  * probe_server.c
- *		Everything else that Go asks of the server: settings, the log, the
- *		status that sessions see, and the text of a caught error.
+ *		What Go tells others: the server log, the status that sessions see,
+ *		the answers to flush(); and the text of a caught error.
  *
  * Messages of Go come here because ereport must not be called from Go: its
  * long jump would unwind Go frames.
  */
 #include "plh.h"
 
-#include "lib/stringinfo.h"
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
@@ -46,37 +45,6 @@ int32_t
 plh_probe_last_error(char *text, uint32_t room)
 {
 	return (int32_t) strlcpy(text, last_error, room);
-}
-
-int32_t
-plh_probe_settings(char *json, uint32_t room, uint32_t *length)
-{
-	MemoryContext caller = CurrentMemoryContext;
-	volatile int32_t result = PLH_OK;
-
-	*length = 0;
-	plh_enter_probe();
-	PG_TRY();
-	{
-		StringInfoData text;
-
-		initStringInfo(&text);
-		plh_append_settings_json(&text);
-		*length = (uint32_t) text.len;
-		if (*length <= room)
-			memcpy(json, text.data, *length);
-		else
-			result = PLH_TOO_SMALL;
-		pfree(text.data);
-	}
-	PG_CATCH();
-	{
-		plh_keep_error(caller);
-		result = PLH_ERROR;
-	}
-	PG_END_TRY();
-	plh_leave_probe();
-	return result;
 }
 
 static int
