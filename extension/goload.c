@@ -109,7 +109,7 @@ static pthread_t main_thread;
 static sigset_t mask_in_go;		/* written once before Go runs */
 static PlhRunFunction go_run;
 
-static void die(void) pg_attribute_noreturn();
+static PLH_NORETURN void die(void);
 
 /*
  * Ends the worker.  Main thread, outside any probe, perhaps in a signal
