@@ -16,13 +16,13 @@
  *	 SIGQUIT (an immediate shutdown has to work) and those that report a fault.
  *
  * Death.  When the Go runtime gives up (a panic nobody recovered, a concurrent
- * map write, a stack overflow) it raises SIGABRT; at a memory fault in Go code it
- * first sends SIGQUIT to its own process.  Dying of either would make the
- * postmaster restart every session, so the handlers here turn them into
- * proc_exit(1) on the main thread: the postmaster logs exit code 1 and starts
- * the worker again.  Inside a probe the exit waits until the probe leaves.  A
- * fault in C code is not contained: shared memory cannot be trusted then, and
- * the worker dies at once as any server process does.
+ * map write, a stack overflow) it raises SIGABRT; at a memory fault on one of its
+ * threads it sends SIGQUIT to its own process, or passes the fault on.  Dying of
+ * it would make the postmaster restart every session, so the handlers here turn
+ * all of these into proc_exit(1) on the main thread: the postmaster logs exit code
+ * 1 and starts the worker again.  Inside a probe the exit waits until the probe
+ * leaves.  A fault of the main thread in C code is not contained: shared memory
+ * cannot be trusted then, and the worker dies at once as any server process does.
  *
  * Dry run.  A runtime that cannot start (no threads, no address space) exits
  * by itself in ways that nobody can catch.  So a child process tries first, and
@@ -43,6 +43,8 @@
 #include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -53,6 +55,7 @@
 #include "postmaster/interrupt.h"
 #include "postmaster/postmaster.h"
 #include "storage/ipc.h"
+#include "storage/pmsignal.h"
 
 #include "compat.h"
 
@@ -69,6 +72,9 @@
 #define WATCHDOG_IDLE_MS 5000
 #define WATCHDOG_BUSY_MS 50
 
+/* The watchdog calls poll, nanosleep and kill. */
+#define WATCHDOG_STACK_SIZE (64 * 1024)
+
 /* Go may take this long after a shutdown request; an orderly end needs less. */
 #define GRACE_AT_SHUTDOWN_MS 400
 
@@ -79,7 +85,10 @@
 #define LAST_RESORT_MS 3000
 
 /* The dry run may take this long; it needs some milliseconds. */
-#define DRY_RUN_MS 10000
+#define DRY_RUN_MS 5000
+
+/* Address space that the dry run must leave free for what comes later. */
+#define DRY_RUN_SLACK (64 * 1024 * 1024)
 
 /* Where the main thread is. Written by it alone, read by handlers and watchdog. */
 enum
@@ -106,6 +115,8 @@ static int	sigterm_fd = -1;
 static int	watchdog_fd = -1;
 
 static pthread_t main_thread;
+static pthread_t watchdog_thread;
+static bool go_loaded = false;	/* Go's threads are there, whatever came of it */
 static sigset_t mask_in_go;		/* written once before Go runs */
 static PlhRunFunction go_run;
 
@@ -180,7 +191,7 @@ abort_handler(int signo, siginfo_t *info, void *context)
 		die_of(signo);
 
 	/* abort() in the server's own code, before Go was there. */
-	if (place == IN_SERVER && go_run == NULL)
+	if (place == IN_SERVER && !go_loaded)
 		die_of(signo);
 	contain_death();
 	errno = save_errno;
@@ -202,13 +213,27 @@ quit_handler(int signo, siginfo_t *info, void *context)
 }
 
 /*
- * Go installs its own handler for these; it passes a fault in C code on to the
- * one that was there before.  Without this one it would first wait 10 s for
- * other threads to print their stacks, with partition locks perhaps held.
+ * Go installs its own handlers over these.  It passes on a fault in C code, and
+ * one on a thread of its own that runs no goroutine.  Without this handler the
+ * first would wait 10 s for other threads to print their stacks, with partition
+ * locks perhaps held.  (That happens still when somebody sends the main thread
+ * such a signal: Go does not pass that on.)
  */
 static void
 fault_handler(int signo, siginfo_t *info, void *context)
 {
+	bool		of_go;
+
+	/* Sent by another process: it shall have what it asked for. */
+	if (info->si_code <= 0 && info->si_pid != getpid())
+		die_of(signo);
+
+	if (pthread_equal(pthread_self(), main_thread))
+		of_go = place == IN_GO || place == LOADING;
+	else
+		of_go = !pthread_equal(pthread_self(), watchdog_thread);
+	if (of_go)
+		contain_death();		/* comes back on no thread */
 	die_of(signo);
 }
 
@@ -278,7 +303,7 @@ watchdog(void *arg)
 static bool
 start_watchdog(char *error, size_t error_room)
 {
-	pthread_t	thread;
+	pthread_attr_t attributes;
 	sigset_t	sigterm;
 	int			result;
 
@@ -291,13 +316,16 @@ start_watchdog(char *error, size_t error_room)
 		snprintf(error, error_room, "Could not make what the watchdog waits for: %s.", strerror(errno));
 		return false;
 	}
-	result = pthread_create(&thread, NULL, watchdog, NULL);
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, WATCHDOG_STACK_SIZE);
+	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+	result = pthread_create(&watchdog_thread, &attributes, watchdog, NULL);
+	pthread_attr_destroy(&attributes);
 	if (result != 0)
 	{
 		snprintf(error, error_room, "Could not start the watchdog thread: %s.", strerror(result));
 		return false;
 	}
-	pthread_detach(thread);
 	return true;
 }
 
@@ -327,6 +355,10 @@ void
 plh_leave_wait(void)
 {
 	pthread_sigmask(SIG_SETMASK, &mask_in_go, NULL);
+
+	/* Perhaps nobody has looked since the signal came. */
+	if (ShutdownRequestPending)
+		plh_alert_watchdog();
 	plh_leave_probe();
 }
 
@@ -425,19 +457,45 @@ install_handlers(char *error, size_t error_room)
 		install_handler(SIGQUIT, quit_handler, error, error_room) &&
 		install_handler(SIGSEGV, fault_handler, error, error_room) &&
 		install_handler(SIGBUS, fault_handler, error, error_room) &&
-		install_handler(SIGILL, fault_handler, error, error_room);
+		install_handler(SIGILL, fault_handler, error, error_room) &&
+		install_handler(SIGTRAP, fault_handler, error, error_room);
+}
+
+/* What the child of dry_run() does; it does not return. */
+static PLH_NORETURN void try_library(const char *path);
+
+static void
+try_library(const char *path)
+{
+	const struct rlimit no_core = {0, 0};
+	PlhInterfaceVersionFunction version;
+	void	   *library;
+
+	/* Whoever calls exit() in here must not run the worker's exit callbacks. */
+	on_exit_reset();
+	prctl(PR_SET_PDEATHSIG, SIGKILL);
+	setrlimit(RLIMIT_CORE, &no_core);
+	signal(SIGTERM, SIG_DFL);
+
+	if (mmap(NULL, DRY_RUN_SLACK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED)
+		_exit(1);
+	library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	version = library ? (PlhInterfaceVersionFunction) dlsym(library, "plh_interface_version") : NULL;
+	if (version != NULL)
+		(void) version();
+	_exit(0);					/* what dlopen has to say is asked again by the parent */
 }
 
 /*
  * Loads the library in a child process and sees whether that comes through.
- * The child shares our limits and nothing else that matters: it touches no
- * shared memory, runs no exit callbacks, and any end but the expected one is
- * only a number to us.
+ * The child shares our limits; it touches no shared memory, runs no exit
+ * callbacks, and any end but the expected one is only a number to us.
  */
 static bool
 dry_run(const char *path, char *error, size_t error_room)
 {
 	const struct timespec pause = {0, 5 * 1000000L};
+	const char *what = "did not start in time";
 	int			waited_ms;
 	int			status = 0;
 	pid_t		child = fork();
@@ -448,17 +506,7 @@ dry_run(const char *path, char *error, size_t error_room)
 		return false;
 	}
 	if (child == 0)
-	{
-		void	   *library;
-		PlhInterfaceVersionFunction version;
-
-		signal(SIGTERM, SIG_DFL);
-		library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-		version = library ? (PlhInterfaceVersionFunction) dlsym(library, "plh_interface_version") : NULL;
-		if (version != NULL)
-			(void) version();
-		_exit(0);				/* what dlopen has to say is asked again by the parent */
-	}
+		try_library(path);
 
 	for (waited_ms = 0; waited_ms < DRY_RUN_MS; waited_ms += 5)
 	{
@@ -467,17 +515,22 @@ dry_run(const char *path, char *error, size_t error_room)
 			if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
 				return true;
 			snprintf(error, error_room,
-					 "The Go runtime does not start in this server process (%s %d); look for limits on memory (ulimit -v) and threads (ulimit -u, TasksMax).",
+					 "The Go runtime does not start in this server process (%s %d).",
 					 WIFSIGNALED(status) ? "signal" : "exit code",
 					 WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
 			return false;
 		}
+		if (ShutdownRequestPending || !PostmasterIsAlive())
+		{
+			what = "was stopped while it was tried";
+			break;
+		}
+		CHECK_FOR_INTERRUPTS();	/* others may wait for us to take a barrier */
 		nanosleep(&pause, NULL);
 	}
 	kill(child, SIGKILL);
 	waitpid(child, &status, 0);
-	snprintf(error, error_room, "The Go runtime did not start within %d s in this server process; look for limits on memory and threads.",
-			 DRY_RUN_MS / 1000);
+	snprintf(error, error_room, "The Go runtime %s.", what);
 	return false;
 }
 
@@ -501,6 +554,7 @@ load_blocked(const char *path, char *error, size_t error_room)
 		snprintf(error, error_room, "%s", dlerror());
 		return false;
 	}
+	go_loaded = true;
 	version = (PlhInterfaceVersionFunction) dlsym(library, "plh_interface_version");
 	go_run = (PlhRunFunction) dlsym(library, "plh_run");
 	if (version == NULL || go_run == NULL)
@@ -529,7 +583,7 @@ load_blocked(const char *path, char *error, size_t error_room)
 }
 
 bool
-plh_load_go(char *error, size_t error_room)
+plh_load_go(char *error, size_t error_room, const char **hint)
 {
 	/* A death has to be noticed, a fault too, also while loading. */
 	static const int not_blocked[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS};
@@ -539,9 +593,14 @@ plh_load_go(char *error, size_t error_room)
 	bool		loaded;
 	size_t		i;
 
-	if (!library_path(path, sizeof(path), error, error_room) ||
-		!dry_run(path, error, error_room))
+	*hint = "Install pg_lock_history again (both libraries from the same release), then reload the configuration.";
+	if (!library_path(path, sizeof(path), error, error_room))
 		return false;
+	if (!dry_run(path, error, error_room))
+	{
+		*hint = "Raise the server's limits on address space (ulimit -v, LimitAS) or threads (ulimit -u, TasksMax) and restart it.";
+		return false;
+	}
 
 	main_thread = pthread_self();
 	mask_in_go = BlockSig;
@@ -557,8 +616,6 @@ plh_load_go(char *error, size_t error_room)
 	loaded = start_watchdog(error, error_room) && load_blocked(path, error, error_room);
 	place = IN_SERVER;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (!loaded)
-		go_run = NULL;
 	return loaded;
 }
 

@@ -94,7 +94,7 @@ extern TimestampTz plh_previous_flush(void);
 
 /* ---- goload.c ---- */
 
-extern bool plh_load_go(char *error, size_t error_room);
+extern bool plh_load_go(char *error, size_t error_room, const char **hint);
 extern int	plh_run_go(PlhProbes *probes);
 
 /*

@@ -169,8 +169,8 @@ wait_before_another_life(void)
 		{
 			long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until);
 
-			if (left <= 0)
-				break;
+			if (left <= 0 || ConfigReloadPending)
+				break;			/* a reload may bring what was missing */
 			if (sleep_without_go(left))
 				proc_exit(1);
 		}
@@ -197,7 +197,7 @@ announce_life(void)
 }
 
 static void
-publish_failure(const char *error)
+publish_failure(const char *error, const char *hint)
 {
 	PlhStatus	status;
 
@@ -205,8 +205,7 @@ publish_failure(const char *error)
 	strlcpy(status.state, "no library", sizeof(status.state));
 	strlcpy(status.last_error, error, sizeof(status.last_error));
 	status.last_error_at = GetCurrentTimestamp();
-	strlcpy(status.hint, "Install pg_lock_history again (both libraries from the same release), then reload the configuration.",
-			sizeof(status.hint));
+	strlcpy(status.hint, hint, sizeof(status.hint));
 	LWLockAcquire(plh_shared->lock, LW_EXCLUSIVE);
 	plh_shared->status = status;
 	LWLockRelease(plh_shared->lock);
@@ -235,6 +234,7 @@ plh_worker_main(Datum arg)
 {
 	PlhProbes	probes;
 	char		error[512];
+	const char *hint;
 	int			code;
 
 	/*
@@ -256,15 +256,15 @@ plh_worker_main(Datum arg)
 	plh_prepare_lock_probe();
 	plh_prepare_session_probe();
 
-	if (!plh_load_go(error, sizeof(error)))
+	if (!plh_load_go(error, sizeof(error), &hint))
 	{
 		if (ShutdownRequestPending)
 			proc_exit(1);		/* the dry run got the same signal */
-		publish_failure(error);
+		publish_failure(error, hint);
 		ereport(WARNING,
 				(errmsg("pg_lock_history: could not load the analysis library, nothing is recorded"),
 				 errdetail_internal("%s", error),
-				 errhint("Install pg_lock_history again (both libraries from the same release), then reload the configuration.")));
+				 errhint("%s", hint)));
 
 		/* A reload is the sign to try again, in a new process. */
 		while (!ConfigReloadPending && !sleep_without_go(-1))

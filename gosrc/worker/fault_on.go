@@ -2,6 +2,27 @@
 
 package main
 
+/*
+#include <pthread.h>
+
+static void *
+write_nowhere(void *nowhere)
+{
+	*(volatile int *) nowhere = 1;
+	return NULL;
+}
+
+// A thread that runs no goroutine, as some of the runtime's own.
+static void
+fault_on_bare_thread(void)
+{
+	pthread_t thread;
+
+	pthread_create(&thread, NULL, write_nowhere, NULL);
+}
+*/
+import "C"
+
 import (
 	"os"
 	"runtime"
@@ -48,6 +69,8 @@ func actOut(kind string) {
 			runtime.LockOSThread()
 			_, _, _ = syscall.RawSyscall(syscall.SYS_TGKILL, uintptr(os.Getpid()), uintptr(syscall.Gettid()), uintptr(syscall.SIGSEGV))
 		}()
+	case "bare-thread-fault":
+		C.fault_on_bare_thread()
 	case "loop":
 		spin()
 	case "loop-beside":

@@ -25,7 +25,7 @@ sub fault
 	return;
 }
 
-for my $name (qw(panic goroutine-panic concurrent-map stack-overflow stack-overflow-main fault))
+for my $name (qw(panic goroutine-panic concurrent-map stack-overflow stack-overflow-main fault bare-thread-fault))
 {
 	my $worker = LockHistory::worker_pid($node);
 	my $offset = LockHistory::log_end($node);
@@ -90,6 +90,7 @@ is($started, 0, 'the server starts without enough address space for Go');
 $node->_update_pid(1);
 LockHistory::until_true(sub { LockHistory::status($node, 'state') eq 'no library' }, 'the worker knows that Go does not start');
 like(LockHistory::status($node, 'last_error'), qr/Go runtime does not start/, 'status() says why');
+like(LockHistory::status($node, 'hint'), qr/ulimit -v/, '... and what to do');
 is($node->safe_psql('postgres', 'SELECT 1'), '1', 'sessions go on');
 cmp_ok(LockHistory::seconds(sub { $node->stop('fast') }), '<', 2, 'and the server stops in time');
 done_testing();
