@@ -25,6 +25,14 @@ sub fault
 	return;
 }
 
+# After several short lives the worker pauses, longer each time; a reload ends
+# the pause.
+sub back_to_recording
+{
+	LockHistory::until_true(sub { $node->reload; LockHistory::status($node, 'state') eq 'recording' }, 'it records again');
+	return;
+}
+
 for my $name (qw(panic goroutine-panic concurrent-map stack-overflow stack-overflow-main fault bare-thread-fault))
 {
 	my $worker = LockHistory::worker_pid($node);
@@ -35,7 +43,7 @@ for my $name (qw(panic goroutine-panic concurrent-map stack-overflow stack-overf
 	like(LockHistory::log_since($node, $offset), qr/background worker "pg_lock_history" \(PID $worker\) exited with exit code 1/, "$name: exit code 1");
 	unlike(LockHistory::log_since($node, $offset), qr/terminating any other active server processes|was terminated by signal/, "$name: no session is restarted");
 	is($bystander->run('SELECT answer FROM mine'), '42', "$name: another session goes on");
-	LockHistory::wait_until_recording($node);
+	back_to_recording();
 }
 
 # Recording goes on after all that.
@@ -71,7 +79,7 @@ $node->safe_psql('postgres', "SELECT pg_terminate_backend($worker)");
 isnt(LockHistory::next_worker_pid($node, $worker), $worker, 'loop: a worker that hangs can be terminated');
 
 # Nobody asks it to stop, but DROP DATABASE waits for every process.
-LockHistory::wait_until_recording($node);
+back_to_recording();
 $node->safe_psql('postgres', 'CREATE DATABASE short_lived');
 $worker = LockHistory::worker_pid($node);
 my $offset = LockHistory::log_end($node);
