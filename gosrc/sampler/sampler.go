@@ -238,8 +238,12 @@ func (s *Sampler) deadline() Monotonic {
 
 // pendingWork reports whether the next flush will have something to hand over.
 func (s *Sampler) pendingWork() bool {
-	return len(s.known) > 0 || s.tracker.Pending() || len(s.gaps) > 0
+	return s.watchesWaits() || s.tracker.Pending() || len(s.gaps) > 0
 }
+
+// watchesWaits reports whether somebody waits, as far as we look: while
+// sampling is off the heartbeat must not keep what was open alive.
+func (s *Sampler) watchesWaits() bool { return len(s.known) > 0 && s.period() > 0 }
 
 func (s *Sampler) waitFailed(err error) error {
 	s.errors++
@@ -446,7 +450,7 @@ func (s *Sampler) flush(asked bool) {
 	if asked {
 		s.health.close(w.Now, s.counters())
 	}
-	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(s.gaps) > 0 || len(s.known) > 0
+	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(s.gaps) > 0 || s.watchesWaits()
 	var health []history.Health
 	if s.health.due(w.Now, busy) {
 		health = s.health.take()
@@ -463,7 +467,7 @@ func (s *Sampler) flush(asked bool) {
 	s.o.Sink.Push(&history.Batch{
 		Number:     s.number,
 		CompleteTo: w.Now,
-		Waiting:    len(s.known) > 0,
+		Waiting:    s.watchesWaits(),
 		Closed:     d.Closed,
 		Open:       d.Open,
 		Short:      d.Short,

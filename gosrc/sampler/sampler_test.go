@@ -398,6 +398,11 @@ func TestSwitchedOffTimeIsAGap(t *testing.T) {
 	if end := closed[0].End.Sub(start); end > 2100*time.Millisecond {
 		t.Errorf("ended at %v, want at the last sight of it", end)
 	}
+	for _, b := range sink.batches {
+		if at := b.CompleteTo.Sub(start); b.Waiting && at > 2100*time.Millisecond && at < 5*time.Second {
+			t.Errorf("the heartbeat of %v keeps a wait alive that nobody looks at", at)
+		}
+	}
 	disabled := false
 	for _, st := range srv.shown {
 		disabled = disabled || st.State == stateDisabled
