@@ -86,6 +86,23 @@ compare_targets(const void *a, const void *b)
 	return x->slot - y->slot;
 }
 
+/*
+ * Fetches what copy_queue() will read of a waiter into the cache, before the
+ * partition is locked: most of the time it would be held is cache misses.  A
+ * prefetch needs no valid pointer, so it does not matter if it is out of date.
+ */
+static void
+warm(const PGPROC *proc)
+{
+	const PROCLOCK *entry = *(PROCLOCK *const volatile *) &proc->waitProcLock;
+
+	__builtin_prefetch(&proc->links);
+	__builtin_prefetch(&proc->pid);
+	__builtin_prefetch((const char *) &proc->waitStart);
+	__builtin_prefetch(entry);
+	__builtin_prefetch((const char *) entry + sizeof(PROCLOCK) - 1);
+}
+
 /* Where the awaited locks live; read without any lock, so only a guess. */
 static uint32
 find_targets(const PlhWait *waits, uint32_t n_waits, PlhWalk *walk)
@@ -109,6 +126,7 @@ find_targets(const PlhWait *waits, uint32_t n_waits, PlhWalk *walk)
 		}
 		pg_read_barrier();
 		tag = *(const volatile LOCKTAG *) &lock->tag;
+		warm(&ProcGlobal->allProcs[waits[i].slot]);
 		targets[n].lock = lock;
 		targets[n].slot = waits[i].slot;
 		targets[n].partition = (int32) LockHashPartition(LockTagHashCode(&tag));

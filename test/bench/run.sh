@@ -3,8 +3,9 @@
 # worker at 100 Hz, by number of sessions and waiters; and pg_wait_sampling at
 # the same rate beside it in the same server, where its package is installed.
 #
-# Environment: SECS [20] seconds measured for each line, ROUNDS [3] rounds;
-# each figure is the median over the rounds with its range.
+# Environment: SECS [20] seconds measured for each line, ROUNDS [3] rounds,
+# CASES ['0 0,100 0,500 0,1000 0,0 100,0 500'] pairs of idle sessions and
+# waiters; each figure is the median over the rounds with its range.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=test/tools/throwaway.sh
@@ -28,7 +29,7 @@ sql 'CREATE EXTENSION pg_lock_history'
 until [ "$(sql "SELECT value FROM lock_history.status() WHERE key = 'state'")" = recording ]; do sleep 0.1; done
 
 pid_of() { sql "SELECT pid FROM pg_stat_activity WHERE backend_type = '$1' OR application_name = '$1'"; }
-cpu_ns() { cat /proc/"$1"/task/*/schedstat 2>/dev/null | awk '{ t += $1 } END { printf "%d\n", t }'; }
+cpu_ns() { cat /proc/"$1"/task/*/schedstat 2>/dev/null | awk '{ t += $1 } END { printf "%.0f\n", t }'; }
 
 # One line of figures: tick p50, p99, hold p99 [us], worker, writer, peer [ms/s], RssAnon [MB], walks/s, late
 measure() {
@@ -51,7 +52,7 @@ measure() {
 			(c[2] - c[1]) / s / 1e6, (c[4] - c[3]) / s / 1e6, (c[6] - c[5]) / s / 1e6, $7 }'
 }
 
-cases=('0 0' '100 0' '500 0' '1000 0' '0 100' '0 500')
+IFS=, read -r -a cases <<<"${CASES:-0 0,100 0,500 0,1000 0,0 100,0 500}"
 for ((round = 1; round <= ROUNDS; round++)); do
 	for case in "${cases[@]}"; do
 		read -r idle waiting <<<"$case"
