@@ -27,6 +27,10 @@ const (
 	// walkEvery is how often an unchanged wait graph is walked again: blockers
 	// change state (idle in transaction) without any waiter changing.
 	walkEvery = 100 * time.Millisecond
+	// restAfter is how long nobody has to wait until what a storm took is given
+	// back; sooner costs a collection between two waves.
+	restAfter = 30 * time.Second
+
 	// Above manyWaiters a walk holds a partition long enough to space it out.
 	manyWaiters        = 256
 	walkEveryWhenMany  = 250 * time.Millisecond
@@ -85,6 +89,7 @@ type Options struct {
 	Conflicts    lockmgr.Conflicts
 	Config       config.Config
 	MaxProcesses int
+	Rest         func() // called once when nobody has waited for a while, must not block; nil for nothing
 	Fault        func() // called each turn; acts out test faults, nil in a release
 }
 
@@ -106,6 +111,9 @@ type Sampler struct {
 	queue   []snapshot.Queued
 	graph   snapshot.Graph
 	wanted  []Ref
+
+	lastWait Monotonic // when somebody was last seen waiting
+	rested   bool      // since then
 
 	nextFlush Monotonic
 	nextWalk  Monotonic
@@ -218,10 +226,24 @@ func (s *Sampler) turn() (stop bool, err error) {
 	}
 	s.answer()
 	s.speak()
+	s.rest()
 	if w.Reasons&(WokeNotify|WokeReload) != 0 || w.NowNs >= s.nextTurn || stop {
 		s.publish()
 	}
 	return stop, nil
+}
+
+// rest has memory given back once after each time of waits.
+func (s *Sampler) rest() {
+	switch {
+	case len(s.known) > 0:
+		s.lastWait, s.rested = s.wake.NowNs, false
+	case !s.rested && s.wake.NowNs-s.lastWait >= Monotonic(restAfter):
+		s.rested = true
+		if s.o.Rest != nil {
+			s.o.Rest()
+		}
+	}
 }
 
 // deadline is when Go has to run again even if nothing happens.

@@ -496,6 +496,24 @@ func TestCompleteAtTheEnd(t *testing.T) {
 	}
 }
 
+func TestMemoryIsGivenBackOnceAfterWaits(t *testing.T) {
+	srv := &server{t: t, script: []moment{
+		{at: 40 * time.Second, do: alterWaits}, {at: 45 * time.Second, do: nobodyWaits},
+		{at: 120 * time.Second, reasons: WokeStop},
+	}}
+	sink := &recorder{}
+	sink.status.State = stateRecording
+	var at []time.Duration
+	s := New(Options{Probes: srv, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: testConfig(), MaxProcesses: 16,
+		Rest: func() { at = append(at, srv.now.Round(time.Second)) }})
+	if err := s.Run(); err != nil {
+		t.Fatal(err)
+	}
+	if len(at) != 2 || at[0] < 30*time.Second || at[0] > 32*time.Second || at[1] < 75*time.Second || at[1] > 77*time.Second {
+		t.Errorf("rested at %v, want 30 s after the start and 30 s after the wait", at)
+	}
+}
+
 func TestPokeReachesTheSink(t *testing.T) {
 	srv := &server{script: []moment{{at: time.Second, reasons: WokePoked}}}
 	sink := &recorder{}

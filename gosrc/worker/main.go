@@ -125,12 +125,22 @@ func run(table *probe.Table) error {
 		Conflicts:    conflicts,
 		Config:       cfg,
 		MaxProcesses: table.MaxProcesses(),
+		Rest:         giveBack,
 		Fault:        fault(),
 	})
 	err = s.Run()
 	stop(sink, cancel, done)
 	leaveLastWord(cfg, s.Complete())
 	return err
+}
+
+// giveBack returns memory that a storm took to the system; on a goroutine of
+// its own, which ends with it, since a collection takes milliseconds.
+func giveBack() {
+	go func() {
+		defer func() { _ = recover() }() // what is not given back stays ours
+		debug.FreeOSMemory()
+	}()
 }
 
 func self(cfg config.Config) lastword.Word {
