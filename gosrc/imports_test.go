@@ -22,7 +22,7 @@ var allowed = map[string][]string{
 	"snapshot":            {},
 	"history":             {"lockmgr", "snapshot"},
 	"waitgraph":           {"lockmgr", "snapshot", "history"},
-	"episode":             {"lockmgr", "snapshot", "history", "waitgraph"},
+	"episode":             {"lockmgr", "snapshot", "history", "waitgraph", "querytext"},
 	"querytext":           {},
 	"object":              {"lockmgr"},
 	"ring":                {"snapshot"},

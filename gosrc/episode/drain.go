@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/querytext"
 	"pg_lock_history/gosrc/snapshot"
 )
 
@@ -81,7 +82,7 @@ func (w *wait) shortKey(second snapshot.Micros) history.ShortWaitKey {
 	if w.waiter != nil {
 		key.QueryID = w.waiter.QueryID
 		if key.QueryID == 0 {
-			key.TextHash = textHash(w.waiter.Query)
+			key.TextHash = querytext.Hash(w.waiter.Query)
 		}
 	}
 	if root := w.firstRoot(); root != nil {
@@ -102,19 +103,6 @@ func (w *wait) firstRoot() *snapshot.Session {
 		}
 	}
 	return nil
-}
-
-// textHash is FNV-1a; 0 for no text. The same text has the same hash in every
-// life of the worker.
-func textHash(text string) uint64 {
-	if text == "" {
-		return 0
-	}
-	hash := uint64(14695981039346656037)
-	for i := range len(text) {
-		hash = (hash ^ uint64(text[i])) * 1099511628211
-	}
-	return hash
 }
 
 // Pending reports whether the next Drain will hand out ended waits.

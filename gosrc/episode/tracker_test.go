@@ -9,6 +9,7 @@ import (
 	"pg_lock_history/gosrc/history"
 	"pg_lock_history/gosrc/lockmgr"
 	"pg_lock_history/gosrc/lockmgr/lockmgrtest"
+	"pg_lock_history/gosrc/querytext"
 	"pg_lock_history/gosrc/snapshot"
 	"pg_lock_history/gosrc/waitgraph"
 )
@@ -779,7 +780,7 @@ func TestShortWaits(t *testing.T) {
 	want := []history.ShortWait{
 		{ShortWaitKey: history.ShortWaitKey{Second: base, Database: 5, LockType: 0, Relation: 7, Mode: 8, QueryID: 42, RootPid: 1009, RootBackendStart: ms(-1000)},
 			Waits: 1, Total: 14 * time.Millisecond, Longest: 14 * time.Millisecond},
-		{ShortWaitKey: history.ShortWaitKey{Second: base, Database: 5, LockType: 0, Relation: 7, Mode: 8, TextHash: textHash("text"), RootPid: 1009, RootBackendStart: ms(-1000)},
+		{ShortWaitKey: history.ShortWaitKey{Second: base, Database: 5, LockType: 0, Relation: 7, Mode: 8, TextHash: querytext.Hash("text"), RootPid: 1009, RootBackendStart: ms(-1000)},
 			Waits: 1, Total: 13 * time.Millisecond, Longest: 13 * time.Millisecond},
 		{ShortWaitKey: history.ShortWaitKey{Second: base, Other: true},
 			Waits: 1, Total: 12 * time.Millisecond, Longest: 12 * time.Millisecond},
@@ -921,5 +922,19 @@ func BenchmarkBuildAndWalk(b *testing.B) {
 				s.Walk(s.builder.Build(raw), lookup)
 			}
 		})
+	}
+}
+
+// Without a query id the same statement with other literals is the same kind.
+func TestShortWaitsOfOneStatementAreOneRow(t *testing.T) {
+	s := newStage(testConfig)
+	w1, w2 := waiting(1, 7, ms(1)), waiting(2, 7, ms(2))
+	s.read[1] = &snapshot.Session{Slot: 1, Pid: 1001, Query: "UPDATE t SET v = 1 WHERE id = 17"}
+	s.read[2] = &snapshot.Session{Slot: 2, Pid: 1002, Query: "UPDATE t SET v = 2 WHERE id = 18"}
+	s.sweep(ms(10), w1, w2)
+	s.walk(ms(10), queueOf{7, []int32{9}, []snapshot.Wait{w1, w2}})
+	s.sweep(ms(20), ended(1, 7, ms(1), snapshot.EndedGranted), ended(2, 7, ms(2), snapshot.EndedGranted))
+	if d := s.Drain(ms(30), DrainOptions{}); len(d.Short) != 1 || d.Short[0].Waits != 2 || d.Short[0].TextHash == 0 {
+		t.Errorf("got %+v, want one row of two waits", d.Short)
 	}
 }

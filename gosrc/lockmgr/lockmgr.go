@@ -25,17 +25,6 @@ func (m Mode) String() string {
 // Bit returns the bit of m in a mask of modes.
 func (m Mode) Bit() uint32 { return 1 << uint32(m) }
 
-// ModesIn returns the modes of a mask, weakest first.
-func ModesIn(mask uint32) []Mode {
-	var modes []Mode
-	for m := Mode(1); m <= MaxMode; m++ {
-		if mask&m.Bit() != 0 {
-			modes = append(modes, m)
-		}
-	}
-	return modes
-}
-
 // Conflicts maps each mode to the mask of modes it conflicts with. It is read
 // from the server once, so that a rule is never kept twice.
 type Conflicts [MaxMode + 1]uint32

@@ -1,7 +1,6 @@
 package lockmgr_test
 
 import (
-	"slices"
 	"testing"
 
 	"pg_lock_history/gosrc/lockmgr"
@@ -32,23 +31,6 @@ func TestModes(t *testing.T) {
 		}
 		if got := test.mode.Bit(); got != test.bit {
 			t.Errorf("bit of mode %d is %#x, want %#x", int32(test.mode), got, test.bit)
-		}
-	}
-}
-
-func TestModesIn(t *testing.T) {
-	tests := []struct {
-		name string
-		mask uint32
-		want []lockmgr.Mode
-	}{
-		{"none", 0, nil},
-		{"weakest first", 0x10a, []lockmgr.Mode{1, 3, 8}},
-		{"bits of no mode", 0xfffffe01, nil},
-	}
-	for _, test := range tests {
-		if got := lockmgr.ModesIn(test.mask); !slices.Equal(got, test.want) {
-			t.Errorf("%s: got %v, want %v", test.name, got, test.want)
 		}
 	}
 }

@@ -56,8 +56,13 @@ func Keep(raw string, m Mode, maxBytes int) string {
 }
 
 // Hash tells statements apart where the server gives no query id. It is of
-// the normalized text, so that other literals do not make another statement.
+// the normalized text, so that other literals do not make another statement
+// and cannot be found out from it; 0 for no text. The same text has the same
+// hash in every life of the worker.
 func Hash(raw string) uint64 {
+	if raw == "" {
+		return 0
+	}
 	h := fnv.New64a()
 	h.Write([]byte(Normalize(raw)))
 	return h.Sum64()
