@@ -12,7 +12,6 @@
  */
 #include "plh.h"
 
-#include "access/xact.h"
 #include "catalog/pg_authid.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
@@ -21,7 +20,6 @@
 #include "utils/acl.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #include "compat.h"
@@ -43,20 +41,10 @@ enum
 PG_FUNCTION_INFO_V1(plh_live_rows);
 PG_FUNCTION_INFO_V1(plh_live_decode);
 
-/* How one column is filled; made once for a call. */
-typedef struct Column
-{
-	Oid			type;
-	FmgrInfo	input;			/* for texts that become something else, as inet */
-	Oid			input_param;
-	int32		typmod;
-} Column;
-
 typedef struct Reader
 {
 	Tuplestorestate *store;
 	TupleDesc	description;
-	Column	   *columns;
 	Datum	   *values;
 	bool	   *nulls;
 	MemoryContext row_context;	/* emptied after each row */
@@ -105,9 +93,9 @@ take_count(Rest *rest)
 }
 
 static Datum
-from_int(const Column *column, int64 value)
+from_int(Oid type, int64 value)
 {
-	switch (column->type)
+	switch (type)
 	{
 		case BOOLOID:
 			return BoolGetDatum(value != 0);
@@ -129,12 +117,12 @@ from_int(const Column *column, int64 value)
 }
 
 static Datum
-from_ints(const Column *column, const char *raw, uint32 n)
+from_ints(Oid type, const char *raw, uint32 n)
 {
 	Datum	   *elements;
 	uint32		i;
 
-	if (column->type != INT4ARRAYOID)
+	if (type != INT4ARRAYOID)
 		damaged("a list stands where the column holds none");
 	elements = palloc_extended(n * sizeof(Datum) + 1, MCXT_ALLOC_HUGE);
 	for (i = 0; i < n; i++)
@@ -148,27 +136,33 @@ from_ints(const Column *column, const char *raw, uint32 n)
 }
 
 static Datum
-from_text(Column *column, const char *raw, uint32 length)
+from_text(Oid type, const char *raw, uint32 length)
 {
 	char	   *text = plh_fit_encoding(pnstrdup(raw, length));
 
-	if (column->type == TEXTOID)
-		return CStringGetTextDatum(text);
-	return InputFunctionCall(&column->input, text, column->input_param, column->typmod);
+	switch (type)
+	{
+		case TEXTOID:
+			return CStringGetTextDatum(text);
+		case INETOID:
+			return DirectFunctionCall1(inet_in, CStringGetDatum(text));
+		default:
+			damaged("a text stands where the column holds none");
+	}
 }
 
 /* A private field of somebody else's: a text says so, all else is null. */
 static void
 mask(Reader *reader, int i)
 {
-	reader->nulls[i] = reader->columns[i].type != TEXTOID;
+	reader->nulls[i] = TupleDescAttr(reader->description, i)->atttypid != TEXTOID;
 	reader->values[i] = reader->nulls[i] ? (Datum) 0 : CStringGetTextDatum(MASK);
 }
 
 static void
 put_field(Reader *reader, int i, Rest *rest, bool may_see)
 {
-	Column	   *column = &reader->columns[i];
+	Oid			type = TupleDescAttr(reader->description, i)->atttypid;
 	uint8		kind = (uint8) *take(rest, 1);
 	bool		is_private = (kind & PLH_FIELD_PRIVATE) != 0;
 	int64		number;
@@ -184,18 +178,18 @@ put_field(Reader *reader, int i, Rest *rest, bool may_see)
 			break;
 		case PLH_FIELD_INT:
 			memcpy(&number, take(rest, sizeof(number)), sizeof(number));
-			reader->values[i] = from_int(column, number);
+			reader->values[i] = from_int(type, number);
 			break;
 		case PLH_FIELD_INTS:
 			n = take_count(rest);
 			raw = take(rest, (size_t) n * sizeof(int32));
-			reader->values[i] = from_ints(column, raw, n);
+			reader->values[i] = from_ints(type, raw, n);
 			break;
 		case PLH_FIELD_TEXT:
 			n = take_count(rest);
 			raw = take(rest, n);
 			if (!is_private || may_see)
-				reader->values[i] = from_text(column, raw, n);
+				reader->values[i] = from_text(type, raw, n);
 			break;
 		default:
 			damaged("a field is of no known kind");
@@ -273,23 +267,8 @@ begin_rows(Reader *reader, FunctionCallInfo fcinfo)
 	if (reader->description->natts <= OWN_COLUMNS)
 		damaged("the row type has too few columns");
 
-	reader->columns = palloc0(reader->description->natts * sizeof(Column));
 	reader->values = palloc0(reader->description->natts * sizeof(Datum));
 	reader->nulls = palloc0(reader->description->natts * sizeof(bool));
-	for (i = 0; i < reader->description->natts; i++)
-	{
-		Form_pg_attribute attribute = TupleDescAttr(reader->description, i);
-		Column	   *column = &reader->columns[i];
-		Oid			input;
-
-		column->type = attribute->atttypid;
-		column->typmod = attribute->atttypmod;
-		if (column->type != TEXTOID)
-		{
-			getTypeInputInfo(column->type, &input, &column->input_param);
-			fmgr_info(input, &column->input);
-		}
-	}
 	for (i = 0; i < OWN_COLUMNS; i++)
 		reader->nulls[i] = true;
 	reader->row_context = AllocSetContextCreate(CurrentMemoryContext, "pg_lock_history row", ALLOCSET_DEFAULT_SIZES);
