@@ -181,39 +181,44 @@ first_of_ring(PlhRecord *record)
 	return false;
 }
 
+static int32_t
+add_waits(const char *records, uint32 length, uint32 skipped)
+{
+	int64		n = count_records(records, length);
+	PlhRecord	oldest;
+
+	if (n < 0 || length > live->waits_room)
+		return PLH_TOO_SMALL;
+	if (!LWLockConditionalAcquire(plh_shared->lock, LW_EXCLUSIVE))
+		return PLH_BUSY;
+
+	/* Each round frees a record at least, or all. */
+	while (live->next - live->first + length > live->waits_room && first_of_ring(&oldest))
+	{
+		live->first += oldest.length;
+		live->facts.waits--;
+		live->facts.overwritten++;
+	}
+	if (length > 0)
+		copy_to_ring(live->next, records, length);
+	live->next += length;
+	live->facts.waits += n;
+	live->facts.overwritten += skipped;
+	live->facts.oldest_end = first_of_ring(&oldest) ? oldest.at : 0;
+	LWLockRelease(plh_shared->lock);
+	return PLH_OK;
+}
+
 int32_t
 plh_probe_live_waits(const char *records, uint32_t length, uint32_t skipped)
 {
 	MemoryContext caller = CurrentMemoryContext;
 	volatile int32_t result = PLH_OK;
-	int64		n = count_records(records, length);
 
-	if (n < 0 || length > live->waits_room)
-		return PLH_TOO_SMALL;
 	plh_enter_probe();
 	PG_TRY();
 	{
-		if (LWLockConditionalAcquire(plh_shared->lock, LW_EXCLUSIVE))
-		{
-			PlhRecord	oldest;
-
-			/* Each round frees a record at least, or all. */
-			while (live->next - live->first + length > live->waits_room && first_of_ring(&oldest))
-			{
-				live->first += oldest.length;
-				live->facts.waits--;
-				live->facts.overwritten++;
-			}
-			if (length > 0)
-				copy_to_ring(live->next, records, length);
-			live->next += length;
-			live->facts.waits += n;
-			live->facts.overwritten += skipped;
-			live->facts.oldest_end = first_of_ring(&oldest) ? oldest.at : 0;
-			LWLockRelease(plh_shared->lock);
-		}
-		else
-			result = PLH_BUSY;
+		result = add_waits(records, length, skipped);
 	}
 	PG_CATCH();
 	{
