@@ -436,7 +436,8 @@ func crowd(n int, text string) *incident {
 }
 
 func TestGraphThatDoesNotFit(t *testing.T) {
-	in := crowd(200, strings.Repeat("é", 400))
+	text := strings.Repeat("€", 267) // 801 bytes, three each
+	in := crowd(200, text)
 	g := in.build()
 	all := len(in.graph.Queue) + 1
 	full := newArea(wide).Make(g, in)
@@ -451,11 +452,11 @@ func TestGraphThatDoesNotFit(t *testing.T) {
 		longest  int // statement
 		leavesOf int // waiters left out
 	}{
-		{"it just fits", len(full.Records), 800, 0},
-		{"a byte less", len(full.Records) - 1, 256, 0},
-		{"texts of 256 bytes do not fit", all * (perRow - 800 + 200), 64, 0},
-		{"waiters who block nobody are left out", all * (perRow - 800 + 64) * 3 / 4, 64, all / 4},
-		{"no room for even those in the way", 10 * perRow, 64, all - 20},
+		{"it just fits", len(full.Records), 801, 0},
+		{"a byte less", len(full.Records) - 1, 255, 0},
+		{"texts of 256 bytes do not fit", all * (perRow - 800 + 200), 63, 0},
+		{"waiters who block nobody are left out", all * (perRow - 800 + 64) * 3 / 4, 63, all / 4},
+		{"no room for even those in the way", 10 * perRow, 63, all - 20},
 		{"no room at all", 0, 0, all},
 	}
 	for _, tt := range tests {
@@ -479,7 +480,7 @@ func TestGraphThatDoesNotFit(t *testing.T) {
 			for _, r := range rows {
 				query, _ := r.fields[fQuery].(string)
 				longest = max(longest, len(query))
-				if !strings.HasPrefix(strings.Repeat("é", 400), query) {
+				if !strings.HasPrefix(text, query) {
 					t.Fatalf("statement %q is cut in the middle of a character", query)
 				}
 				pid := r.fields[fPid].(int64)
@@ -499,14 +500,14 @@ func TestGraphThatDoesNotFit(t *testing.T) {
 	t.Run("whole again when there is room", func(t *testing.T) {
 		a := newArea(Room{Graph: len(full.Records) - 1, Waits: 1})
 		a.Make(g, in)
-		smaller := crowd(100, strings.Repeat("é", 400))
+		smaller := crowd(100, text)
 		a.Make(smaller.build(), smaller) // finds out
 		longest := 0
 		for _, r := range decode(t, a.Make(smaller.built, smaller).Records) {
 			longest = max(longest, len(r.fields[fQuery].(string)))
 		}
-		if longest != 800 {
-			t.Errorf("statements of %d bytes where 800 fit", longest)
+		if longest != 801 {
+			t.Errorf("statements of %d bytes where 801 fit", longest)
 		}
 	})
 }
@@ -537,9 +538,9 @@ func TestEndedWaitsThatDoNotFit(t *testing.T) {
 	a = New(Room{Graph: 1 << 20, Waits: 16 << 10}, &names{}, Settings{Statements: querytext.Policy{MaxBytes: 1 << 20}})
 	e.Waiter = &snapshot.Session{Pid: 1, Query: strings.Repeat("x", 50_000)}
 	a.Ended(e)
-	pending, _ = a.Pending()
-	if rows := decode(t, pending); len(rows) != 1 || len(rows[0].fields[fQuery].(string)) != 256 {
-		t.Errorf("%d rows in %d bytes, want the wait with 256 bytes of its statement", len(rows), len(pending))
+	pending, skipped = a.Pending()
+	if rows := decode(t, pending); skipped != 0 || len(rows) != 1 || len(rows[0].fields[fQuery].(string)) != 256 {
+		t.Fatalf("%d rows in %d bytes, want the wait with 256 bytes of its statement", len(rows), len(pending))
 	}
 }
 
@@ -592,6 +593,28 @@ func TestWordsAreForgotten(t *testing.T) {
 	a.Clear()
 	if len(a.words.sessions)+len(a.words.locks) != 0 {
 		t.Error("something is kept while nobody waits")
+	}
+}
+
+func TestRestGivesBackAndGoesOn(t *testing.T) {
+	in := crowd(100, "SELECT 1")
+	a := newArea(wide)
+	before := slices.Clone(a.Make(in.build(), in).Records)
+	a.Ended(in.episodes[100])
+	a.Rest()
+	if cap(a.graph.buf) != 0 || cap(a.members) != 0 || len(a.words.sessions) != 0 {
+		t.Error("memory of the storm is kept")
+	}
+	if pending, _ := a.Pending(); len(decode(t, pending)) != 1 {
+		t.Error("a wait that was not handed over is lost")
+	}
+	if after := a.Make(in.build(), in).Records; !slices.Equal(after, before) {
+		t.Error("another graph than before")
+	}
+	a.HandedOver()
+	a.Rest()
+	if cap(a.waits.buf) != 0 {
+		t.Error("memory of ended waits is kept")
 	}
 }
 

@@ -29,6 +29,40 @@ func TestLiveGraphFollowsTheWait(t *testing.T) {
 	}
 }
 
+func TestLiveWaitsArriveOnceEach(t *testing.T) {
+	srv := &server{}
+	for i := range 5 { // over several flushes, and several in one
+		at := time.Second + time.Duration(i)*700*time.Millisecond
+		srv.script = append(srv.script, moment{at: at, do: alterWaits}, moment{at: at + 300*time.Millisecond, do: nobodyWaits})
+	}
+	sink := &recorder{}
+	play(t, srv, sink, testConfig(), 10*time.Second)
+	if n := len(sink.closedEpisodes()); n != 5 || len(srv.ended) != 5 {
+		t.Errorf("%d waits in the history, %+v in the live area; want 5", n, srv.ended)
+	}
+	for i, e := range srv.ended {
+		if e.records != 1 {
+			t.Errorf("%d records at the end of wait %d", e.records, i+1)
+		}
+	}
+}
+
+func TestLiveGraphHeedsNewSettings(t *testing.T) {
+	off := `{"settings":{"enabled":true,"track_locks":true,"database":"postgres","sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,"query_text":"off","query_length":64,"memory_limit_mb":64,"node_name":"n"},
+		"server":{"version_num":150000,"port":5432,"worker_start":1,"system_identifier":"1","extension_version":"1.0"}}`
+	srv := &server{settings: off, script: []moment{{at: time.Second, do: alterWaits}, {at: 2 * time.Second, reasons: WokeReload}}}
+	play(t, srv, &recorder{}, testConfig(), 3*time.Second)
+	for _, g := range srv.graphs {
+		want := 0
+		if g.rows == 2 && g.at <= 2*time.Second {
+			want = 2
+		}
+		if g.statements != want && (g.at < 2*time.Second || g.at > 2020*time.Millisecond) {
+			t.Errorf("%d statements at %v, want %d", g.statements, g.at, want)
+		}
+	}
+}
+
 func TestLiveAreaBusy(t *testing.T) {
 	srv := &server{script: []moment{
 		{at: 1500 * time.Millisecond, do: alterWaits},

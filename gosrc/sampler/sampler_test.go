@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -173,6 +174,7 @@ type shownGraph struct {
 	at            time.Duration
 	rows, leftOut int
 	takenAt       snapshot.Micros
+	statements    int // in the records
 }
 
 type shownWaits struct {
@@ -193,7 +195,8 @@ func (s *server) LiveGraph(g *live.Graph) error {
 	if err := s.area(); err != nil {
 		return err
 	}
-	s.graphs = append(s.graphs, shownGraph{at: s.now, rows: g.Rows, leftOut: g.LeftOut, takenAt: g.TakenAt})
+	s.graphs = append(s.graphs, shownGraph{at: s.now, rows: g.Rows, leftOut: g.LeftOut, takenAt: g.TakenAt,
+		statements: bytes.Count(g.Records, []byte("statement of"))})
 	return nil
 }
 
