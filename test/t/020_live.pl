@@ -50,8 +50,9 @@ my $history = "SELECT $tree FROM lock_history.blocking_tree_at(now()) ORDER BY p
 sub until_shown
 {
 	my ($waiters, $database) = @_;
-	$node->poll_query_until($database // 'postgres', "SELECT count(*) = $waiters AND count(object_datname) = $waiters
-		FROM lock_history.recent_waits() WHERE wait_end IS NULL") or die "never $waiters waiters";
+	$node->poll_query_until($database // 'postgres', "SELECT count(wait_id) = $waiters AND bool_and(usename IS NOT NULL AND coalesce(object, '') !~ '^relation [0-9]')
+		AND (SELECT count(object_datname) = $waiters FROM lock_history.recent_waits() WHERE wait_end IS NULL) FROM lock_history.blocking_now")
+	  or die "never $waiters waiters";
 	return;
 }
 
@@ -214,12 +215,6 @@ until_nobody_waits();
 
 # ---- the worker's death ----
 
-sub until_dead
-{
-	$node->poll_query_until('postgres', "SELECT value = 'not running' FROM lock_history.status() WHERE key = 'state'") or die 'the worker lives';
-	return;
-}
-
 my %death = (terminated => sub { sql('SELECT pg_terminate_backend(' . LockHistory::worker_pid($node) . ')') });
 $death{'killed by its runtime'} = sub {
 	my $file = $node->data_dir . '/pg_lock_history_fault';
@@ -236,13 +231,17 @@ for my $how (sort keys %death)
 {
 	my $pid = LockHistory::worker_pid($node);
 	$death{$how}->();
-	until_dead();
+	# All in one look: a second later the next worker is there.
+	my $seen;
+	LockHistory::until_true(sub {
+		$seen = sql("SELECT state.value, count(*), max(b.wait_id), bool_and(b.waited = b.taken_at - l.waitstart), bool_and(b.taken_at = as_of.value::timestamptz),
+				(SELECT count(*) > 30 FROM lock_history.recent_waits())
+			FROM lock_history.status() AS state, lock_history.status() AS as_of, lock_history.blocking_now AS b
+			LEFT JOIN pg_locks AS l ON l.pid = b.pid AND NOT l.granted
+			WHERE state.key = 'state' AND as_of.key = 'live_as_of' GROUP BY state.value");
+		return $seen =~ /^not running/; }, "the worker is seen dead ($how)");
+	is($seen, "not running|2|$id|t|t|t", "$how: graph and ended waits are there, and say how old they are");
 	my $died = sql('SELECT clock_timestamp()');
-	# Here the area is what the dead worker left, or the next one is there already: one look tells both.
-	is(sql("SELECT count(*), max(wait_id), bool_and(taken_at < '$died'), bool_and(waited = taken_at - l.waitstart) FROM lock_history.blocking_now AS b
-		LEFT JOIN pg_locks AS l ON l.pid = b.pid AND NOT l.granted"), "2|$id|t|t", "$how: the graph is there, and says how old it is");
-	is(sql(q{SELECT value::timestamptz < '} . $died . q{' FROM lock_history.status() WHERE key = 'live_as_of'}), 't', "$how: status() says so, too");
-	is(sql('SELECT count(*) > 30 FROM lock_history.recent_waits()'), 't', "$how: so are the ended waits");
 	LockHistory::next_worker_pid($node, $pid);
 	$node->poll_query_until('postgres', "SELECT count(wait_id) = 1 AND max(wait_id) = $id AND bool_and(taken_at > '$died') FROM lock_history.blocking_now")
 	  or fail("$how: the next worker does not publish");
