@@ -32,6 +32,7 @@ SQL_PARTS = \
 	sql/parts/52_worst_moments.sql \
 	sql/parts/53_blocking_all.sql \
 	sql/parts/54_status.sql \
+	sql/parts/60_live.sql \
 	sql/parts/90_finish.sql
 
 MODULE_big = pg_lock_history

@@ -19,6 +19,7 @@
 bool		plh_enable_query_id = true;
 char	   *plh_database;
 char	   *plh_conninfo;
+int			plh_shared_memory = 4;
 
 static bool enabled = true;
 static bool track_locks = true;
@@ -39,7 +40,6 @@ static int	query_length = 1024;
 static double hot_page_budget = 1.0;
 static double anomaly_band = 3.0;
 static int	memory_limit = 64;
-static int	shared_memory = 4;
 static bool allow_published = false;
 static int	log_level = PLH_LOG_INFO;
 
@@ -241,9 +241,9 @@ plh_define_settings(void)
 	if (process_shared_preload_libraries_in_progress)
 	{
 		DefineCustomIntVariable("pg_lock_history.shared_memory",
-								"Reserved for the area of live views; has no effect in this version.",
-								NULL,
-								&shared_memory, 4, 1, 1024, PGC_POSTMASTER, GUC_UNIT_MB,
+								"Shared memory for the live views.",
+								"One half holds the latest graph of waits, the other the waits that ended last.",
+								&plh_shared_memory, 4, 1, 1024, PGC_POSTMASTER, GUC_UNIT_MB,
 								NULL, NULL, NULL);
 		DefineCustomBoolVariable("pg_lock_history.enable_query_id",
 								 "Has the server compute query identifiers while compute_query_id is auto.",

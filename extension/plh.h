@@ -23,6 +23,7 @@
 extern bool plh_enable_query_id;
 extern char *plh_database;
 extern char *plh_conninfo;
+extern int	plh_shared_memory;
 
 extern void plh_define_settings(void);
 extern bool plh_log_level_allows(int32 level);
@@ -79,6 +80,45 @@ extern PlhShared *plh_shared;
 
 extern void plh_register_shmem(void);
 extern void plh_wake_worker(void);
+
+/* ---- live.c: the area that holds the latest graph and the last ended waits ---- */
+
+typedef struct PlhLiveFacts
+{
+	TimestampTz taken_at;		/* of the graph; 0 when there was none yet */
+	uint32		graph_length;
+	uint32		graph_rows;
+	uint32		left_out;		/* waiters that had no room in the graph */
+	uint64		waits;			/* ended waits that are there */
+	uint64		overwritten;	/* and that are there no more */
+	TimestampTz oldest_end;		/* of the first that is there, 0 when none is */
+} PlhLiveFacts;
+
+/* What one reader has copied. */
+typedef struct PlhLiveCopy
+{
+	PlhLiveFacts facts;
+	char		node[sizeof(((PlhStatus *) 0)->node)];
+	char	   *graph;			/* facts.graph_length bytes, NULL when not asked for */
+	char	   *waits;			/* waits_length bytes, oldest first */
+	size_t		waits_length;
+} PlhLiveCopy;
+
+extern Size plh_live_size(void);
+extern void plh_init_live(void);
+extern void plh_live_rooms(uint32_t *graph_room, uint32_t *waits_room);
+extern void plh_read_live_facts(PlhLiveFacts *facts);
+extern void plh_copy_live(PlhLiveCopy *copy, bool graph, bool waits);
+
+extern int32_t plh_probe_live_graph(const char *records, uint32_t length, uint32_t rows,
+									uint32_t left_out, int64_t taken_at);
+extern int32_t plh_probe_live_waits(const char *records, uint32_t length, uint32_t skipped);
+
+/* ---- sqlfuncs.c ---- */
+
+#define PLH_PRELOAD_HINT "Add pg_lock_history to shared_preload_libraries in postgresql.conf and restart the server."
+
+extern char *plh_fit_encoding(const char *text);
 
 /* ---- worker.c ---- */
 

@@ -231,6 +231,34 @@ typedef struct PlhStatus
 	char		hint[512];		/* what to do about the state, may be empty */
 } PlhStatus;
 
+/* ---- the live area: what blocking_now and recent_waits() show ---- */
+
+/*
+ * A row for sessions: this prefix, then n_fields fields without padding, each
+ * a kind byte and its value.  Go writes it, a session that reads takes it
+ * apart by the columns of its row type (live_read.c).  Numbers are in the
+ * machine's own byte order and not aligned.
+ */
+typedef struct PlhRecord
+{
+	uint32_t	length;			/* of all, this prefix included */
+	uint32_t	role;			/* whose texts these are; 0 = not known: nobody's */
+	int64_t		at;				/* end of an ended wait, 0 in the graph */
+	uint32_t	n_fields;
+	uint32_t	unused;
+} PlhRecord;
+
+typedef enum PlhField
+{
+	PLH_FIELD_NULL = 0,
+	PLH_FIELD_INT = 1,			/* int64: numbers, oid, xid, bool, times */
+	PLH_FIELD_INTS = 2,			/* uint32 count, then int32 each */
+	PLH_FIELD_TEXT = 3			/* uint32 length, then UTF-8 */
+} PlhField;
+
+/* Set in the kind byte: shown to members of role and readers of all statistics only. */
+#define PLH_FIELD_PRIVATE 0x80
+
 /*
  * The table that C hands to Go.  self is passed back as it is.  wake_fd is an
  * eventfd: any thread may write 8 bytes to it to make wait() come back.
@@ -240,6 +268,8 @@ typedef struct PlhProbes
 	uint32_t	interface_version;	/* PLH_INTERFACE */
 	int32_t		wake_fd;
 	uint32_t	max_processes;	/* slots there are; no sweep finds more */
+	uint32_t	graph_room;		/* bytes that live_graph can take */
+	uint32_t	waits_room;		/* bytes of ended waits that are kept */
 	uint32_t	unused;
 
 	/*
@@ -277,6 +307,19 @@ typedef struct PlhProbes
 
 	int32_t		(*publish) (const PlhStatus *status);
 
+	/*
+	 * Replaces the graph that sessions see: rows records; left_out waiters had
+	 * no room.  taken_at is when the locks were copied.
+	 */
+	int32_t		(*live_graph) (const char *records, uint32_t length, uint32_t rows,
+							   uint32_t left_out, int64_t taken_at);
+
+	/*
+	 * Adds ended waits, oldest first; the oldest ones there make room.  skipped
+	 * more did not get this far and count as overwritten.
+	 */
+	int32_t		(*live_waits) (const char *records, uint32_t length, uint32_t skipped);
+
 	/* Wakes the sessions whose flush() ticket is not above this one. */
 	int32_t		(*flushed) (uint64_t ticket);
 
@@ -291,7 +334,7 @@ typedef struct PlhProbes
 #define PLH_LAYOUT \
 	(sizeof(PlhWait) + 3 * sizeof(PlhWake) + 5 * sizeof(PlhLock) + 7 * sizeof(PlhHolder) + \
 	 11 * sizeof(PlhQueued) + 13 * sizeof(PlhWalk) + 17 * sizeof(PlhSession) + \
-	 19 * sizeof(PlhStatus) + 23 * sizeof(PlhProbes))
+	 19 * sizeof(PlhStatus) + 23 * sizeof(PlhProbes) + 29 * sizeof(PlhRecord))
 #define PLH_INTERFACE ((uint32_t) (PLH_INTERFACE_VERSION << 20 | (PLH_LAYOUT & 0xfffff)))
 
 /*

@@ -20,8 +20,6 @@
 
 #include "compat.h"
 
-#define PRELOAD_HINT "Add pg_lock_history to shared_preload_libraries in postgresql.conf and restart the server."
-
 PG_FUNCTION_INFO_V1(plh_worker_status);
 PG_FUNCTION_INFO_V1(plh_flush);
 PG_FUNCTION_INFO_V1(plh_announce);
@@ -41,8 +39,8 @@ typedef struct Rows
  * no database whose encoding it could know.  What this one cannot hold for
  * sure is shown as question marks.
  */
-static char *
-fit_encoding(const char *text)
+char *
+plh_fit_encoding(const char *text)
 {
 	char	   *copy = pstrdup(text);
 	char	   *c;
@@ -64,7 +62,7 @@ put_text(Rows *rows, const char *key, const char *value)
 
 	values[0] = CStringGetTextDatum(key);
 	if (value != NULL && value[0] != '\0')
-		values[1] = CStringGetTextDatum(fit_encoding(value));
+		values[1] = CStringGetTextDatum(plh_fit_encoding(value));
 	else
 	{
 		values[1] = (Datum) 0;
@@ -84,6 +82,29 @@ static void
 put_count(Rows *rows, const char *key, uint64 count)
 {
 	put_text(rows, key, psprintf(UINT64_FORMAT, count));
+}
+
+/*
+ * What blocking_now and recent_waits() would show.  While nobody waits no graph
+ * is published, but each sweep says that there is none.
+ */
+static void
+put_live(Rows *rows)
+{
+	PlhLiveFacts facts;
+	TimestampTz as_of;
+
+	plh_read_live_facts(&facts);
+	as_of = facts.taken_at;
+	if (as_of != 0 && facts.graph_rows == 0)
+		as_of = Max(as_of, (TimestampTz) pg_atomic_read_u64(&plh_shared->last_tick));
+	put_time(rows, "live_as_of", as_of);
+	put_text(rows, "live_waits",
+			 facts.waits == 0 ? psprintf("none, " UINT64_FORMAT " overwritten", facts.overwritten) :
+			 psprintf(UINT64_FORMAT " that ended since %s, " UINT64_FORMAT " overwritten", facts.waits,
+					  DatumGetCString(DirectFunctionCall1(timestamptz_out, TimestampTzGetDatum(facts.oldest_end))),
+					  facts.overwritten));
+	put_count(rows, "live_left_out", facts.left_out);
 }
 
 /*
@@ -114,7 +135,7 @@ plh_worker_status(PG_FUNCTION_ARGS)
 	if (plh_shared == NULL)
 	{
 		put_text(&rows, "state", "not preloaded");
-		put_text(&rows, "hint", PRELOAD_HINT);
+		put_text(&rows, "hint", PLH_PRELOAD_HINT);
 		put_text(&rows, "version", PLH_VERSION);
 		return (Datum) 0;
 	}
@@ -156,6 +177,7 @@ plh_worker_status(PG_FUNCTION_ARGS)
 	put_count(&rows, "rows_merged", status.rows_merged);
 	put_count(&rows, "rows_dropped", status.rows_dropped);
 	put_count(&rows, "queue_bytes", status.queue_bytes);
+	put_live(&rows);
 	return (Datum) 0;
 }
 
@@ -185,7 +207,7 @@ plh_flush(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("pg_lock_history is not loaded by the server, nothing is recorded"),
-				 errhint(PRELOAD_HINT)));
+				 errhint(PLH_PRELOAD_HINT)));
 
 	if (history_is_elsewhere())
 		ereport(WARNING,
@@ -236,7 +258,7 @@ plh_announce(PG_FUNCTION_ARGS)
 	{
 		ereport(WARNING,
 				(errmsg("pg_lock_history is not loaded by the server, nothing will be recorded"),
-				 errhint(PRELOAD_HINT)));
+				 errhint(PLH_PRELOAD_HINT)));
 		PG_RETURN_VOID();
 	}
 	if (history_is_elsewhere())

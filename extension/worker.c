@@ -218,6 +218,7 @@ fill_probe_table(PlhProbes *probes)
 	probes->interface_version = PLH_INTERFACE;
 	probes->wake_fd = plh_wake_fd();
 	probes->max_processes = PLH_MAX_PROCESSES();
+	plh_live_rooms(&probes->graph_room, &probes->waits_room);
 	probes->wait = plh_probe_wait;
 	probes->locks = plh_probe_locks;
 	probes->sessions = plh_probe_sessions;
@@ -225,6 +226,8 @@ fill_probe_table(PlhProbes *probes)
 	probes->settings = plh_probe_settings;
 	probes->log = plh_probe_log;
 	probes->publish = plh_probe_publish;
+	probes->live_graph = plh_probe_live_graph;
+	probes->live_waits = plh_probe_live_waits;
 	probes->flushed = plh_probe_flushed;
 	probes->last_error = plh_probe_last_error;
 }

@@ -1,7 +1,6 @@
 package episode
 
 import (
-	"slices"
 	"time"
 
 	"pg_lock_history/gosrc/history"
@@ -108,6 +107,19 @@ func (w *wait) firstRoot() *snapshot.Session {
 // Pending reports whether the next Drain will hand out ended waits.
 func (t *Tracker) Pending() bool { return len(t.closed) > 0 || len(t.short) > 0 }
 
+// Closed returns what the next Drain will hand out as Closed, so far; not to be
+// changed, and valid until then.
+func (t *Tracker) Closed() []history.Episode { return t.closed }
+
+// Known reports whether waiter i of the latest Walk is a wait that a sweep has
+// found. To be asked before the next Sweep.
+func (t *Tracker) Known(i int) bool { return i < len(t.matched) && t.matched[i] != nil }
+
+// Peek makes e what is known so far of that wait, in the room that e has, and
+// without a Waiter when the process is not described yet. A start that is not
+// final gives a WaitID that is not.
+func (t *Tracker) Peek(i int, e *history.Episode) { t.fill(e, t.matched[i]) }
+
 // Drain hands out what became known since the previous one. A short wait of
 // the same second and key in the next Drain makes another row.
 func (t *Tracker) Drain(at snapshot.Micros, o DrainOptions) Drained {
@@ -146,22 +158,29 @@ func (t *Tracker) Drain(at snapshot.Micros, o DrainOptions) Drained {
 
 // episode returns w as a fact. It shares nothing with w that changes.
 func (t *Tracker) episode(w *wait) history.Episode {
-	if w.waitID == 0 {
-		w.waitID = waitID(t.config.Node, w.start, w.slot, w.pid)
+	e := history.Episode{Edges: make([]history.Edge, 0, len(w.past)+len(w.live))}
+	t.fill(&e, w)
+	if e.Waiter == nil {
+		e.Waiter = &snapshot.Session{Slot: w.slot, Pid: w.pid, SeenAt: w.seenAt}
 	}
-	e := history.Episode{
+	return e
+}
+
+// fill makes e the fact that w is by now, in the room that e has. Edges of the
+// latest walk come last, in its order.
+func (t *Tracker) fill(e *history.Episode, w *wait) {
+	if w.waitID == 0 || w.idStart != w.start {
+		w.waitID, w.idStart = waitID(t.config.Node, w.start, w.slot, w.pid), w.start
+	}
+	*e = history.Episode{
 		WaitID: w.waitID, Waiter: w.waiter,
 		Tag: w.tag, Mode: w.mode,
 		Start: w.start, End: w.end, Outcome: w.outcome,
 		Samples: w.samples, QueueKey: w.queueKey, InCycle: w.inCycle,
-		Edges:     make([]history.Edge, 0, len(w.past)+len(w.live)),
-		SoftPids:  slices.Clone(w.softPids),
+		Edges:     append(e.Edges[:0], w.past...),
+		SoftPids:  append(e.SoftPids[:0], w.softPids...),
 		HardCount: w.hardCount, SoftCount: w.softCount,
 	}
-	if e.Waiter == nil {
-		e.Waiter = &snapshot.Session{Slot: w.slot, Pid: w.pid, SeenAt: w.seenAt}
-	}
-	e.Edges = append(e.Edges, w.past...)
 	for i := range w.live {
 		l := &w.live[i]
 		e.Edges = append(e.Edges, history.Edge{Kind: l.kind, Modes: l.modes, From: l.from, To: w.end, Blocker: l.blocker})
@@ -174,7 +193,6 @@ func (t *Tracker) episode(w *wait) history.Episode {
 			edge.From = min(edge.From, edge.To)
 		}
 	}
-	return e
 }
 
 // secondOf returns the start of the second that m is in.

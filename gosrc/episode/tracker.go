@@ -85,8 +85,9 @@ type wait struct {
 	inCycle   bool
 
 	waitID    int64
-	handedOut bool // as open: start and waitID are fixed
-	changed   bool // since handed out
+	idStart   snapshot.Micros // that waitID was made of
+	handedOut bool            // as open: start and waitID are fixed
+	changed   bool            // since handed out
 }
 
 // NewTracker returns a Tracker that knows no wait.

@@ -55,6 +55,11 @@ func (o Outcome) String() string {
 	}
 }
 
+// Granted reports whether the lock was granted, as far as that is known.
+func (o Outcome) Granted() (granted, known bool) {
+	return o == Granted, o == Granted || o == Failed
+}
+
 // Episode is one wait of one process for one lock in one mode.
 type Episode struct {
 	WaitID    int64 // fixed once the episode has been written

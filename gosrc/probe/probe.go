@@ -35,6 +35,14 @@ static inline int32_t call_log(PlhProbes *p, int32_t level, const char *m, uint3
 	return p->log(level, m, ml, d, dl, h, hl);
 }
 static inline int32_t call_publish(PlhProbes *p, const PlhStatus *s) { return p->publish(s); }
+static inline int32_t call_live_graph(PlhProbes *p, const char *r, uint32_t length, uint32_t rows, uint32_t left_out, int64_t taken_at)
+{
+	return p->live_graph(r, length, rows, left_out, taken_at);
+}
+static inline int32_t call_live_waits(PlhProbes *p, const char *r, uint32_t length, uint32_t skipped)
+{
+	return p->live_waits(r, length, skipped);
+}
 static inline int32_t call_flushed(PlhProbes *p, uint64_t ticket) { return p->flushed(ticket); }
 static inline int32_t call_last_error(PlhProbes *p, char *text, uint32_t room) { return p->last_error(text, room); }
 */
@@ -48,6 +56,7 @@ import (
 	"time"
 	"unsafe"
 
+	"pg_lock_history/gosrc/live"
 	"pg_lock_history/gosrc/lockmgr"
 	"pg_lock_history/gosrc/sampler"
 	"pg_lock_history/gosrc/snapshot"
@@ -76,6 +85,13 @@ const (
 
 	_ = uint(sampler.HistogramBuckets - C.PLH_HIST_BUCKETS)
 	_ = uint(C.PLH_HIST_BUCKETS - sampler.HistogramBuckets)
+	_ = -(live.PrefixBytes ^ C.sizeof_PlhRecord)
+	_ = -(0 ^ unsafe.Offsetof(C.PlhRecord{}.length))
+	_ = -(4 ^ unsafe.Offsetof(C.PlhRecord{}.role))
+	_ = -(8 ^ unsafe.Offsetof(C.PlhRecord{}.at))
+	_ = -(16 ^ unsafe.Offsetof(C.PlhRecord{}.n_fields))
+	_ = -uint((live.FieldNull ^ C.PLH_FIELD_NULL) | (live.FieldInt ^ C.PLH_FIELD_INT) | (live.FieldInts ^ C.PLH_FIELD_INTS) |
+		(live.FieldText ^ C.PLH_FIELD_TEXT) | (live.FieldPrivate ^ C.PLH_FIELD_PRIVATE))
 	_ = uint(sampler.WokeChanged - C.PLH_WAKE_CHANGED + C.PLH_WAKE_CHANGED - sampler.WokeChanged)
 )
 
@@ -111,6 +127,11 @@ func New(probes unsafe.Pointer) (*Table, error) {
 
 // MaxProcesses returns the number of slots there are.
 func (t *Table) MaxProcesses() int { return int(t.c.max_processes) }
+
+// LiveRoom returns the sizes of the live area's sections.
+func (t *Table) LiveRoom() live.Room {
+	return live.Room{Graph: int(t.c.graph_room), Waits: int(t.c.waits_room)}
+}
 
 // Waker returns a function that makes a sleeping Wait come back. Unlike
 // everything else here it may be called on any thread.
@@ -292,6 +313,18 @@ func (t *Table) Publish(st *sampler.Status) error {
 	fill(c.last_error[:], st.LastError)
 	fill(c.hint[:], st.Hint)
 	return t.result("publish", C.call_publish(t.c, c))
+}
+
+// LiveGraph replaces the graph in the live area.
+func (t *Table) LiveGraph(g *live.Graph) error {
+	return t.result("live graph", C.call_live_graph(t.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(g.Records))),
+		C.uint32_t(len(g.Records)), C.uint32_t(g.Rows), C.uint32_t(g.LeftOut), C.int64_t(g.TakenAt)))
+}
+
+// LiveWaits adds ended waits to the live area.
+func (t *Table) LiveWaits(records []byte, skipped int) error {
+	return t.result("live waits", C.call_live_waits(t.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(records))),
+		C.uint32_t(len(records)), C.uint32_t(skipped)))
 }
 
 // fill copies s into an array of C, cut to leave room for the closing NUL.

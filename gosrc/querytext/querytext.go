@@ -55,6 +55,22 @@ func Keep(raw string, m Mode, maxBytes int) string {
 	}
 }
 
+// Policy is what the settings say about statements.
+type Policy struct {
+	Mode     Mode
+	MaxBytes int
+}
+
+// Keep returns what is kept of raw. A public text holds nothing private and is
+// kept in any mode: that an autovacuum worker must not yield stands nowhere but
+// in its text.
+func (p Policy) Keep(raw string, public bool) string {
+	if public {
+		return Keep(raw, Full, p.MaxBytes)
+	}
+	return Keep(raw, p.Mode, p.MaxBytes)
+}
+
 // Hash tells statements apart where the server gives no query id. It is of
 // the normalized text, so that other literals do not make another statement
 // and cannot be found out from it; 0 for no text. The same text has the same

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"pg_lock_history/gosrc/episode"
+	"pg_lock_history/gosrc/live"
 	"pg_lock_history/gosrc/report"
 	"pg_lock_history/gosrc/snapshot"
 )
@@ -126,5 +127,9 @@ type Probes interface {
 	Settings() ([]byte, error)
 	Log(Message) error
 	Publish(*Status) error
+	// LiveGraph and LiveWaits bring records into the live area; ErrBusy when a
+	// session was reading it.
+	LiveGraph(*live.Graph) error
+	LiveWaits(records []byte, skipped int) error
 	Flushed(ticket uint64) error
 }

@@ -9,6 +9,7 @@ import (
 	"pg_lock_history/gosrc/config"
 	"pg_lock_history/gosrc/episode"
 	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/live"
 	"pg_lock_history/gosrc/lockmgr"
 	"pg_lock_history/gosrc/report"
 	"pg_lock_history/gosrc/snapshot"
@@ -47,6 +48,7 @@ const (
 	keyWait, keyLocks  = "probe wait", "probe locks"
 	keySessions        = "probe sessions"
 	keySettings        = "settings"
+	keyLive            = "live area"
 	detailTrackLocks   = "pg_lock_history.track_locks was off"
 	detailEnabled      = "pg_lock_history.enabled was off"
 	hintProbeHasFailed = "Sampling goes on; please report this with the server log."
@@ -89,6 +91,8 @@ type Options struct {
 	Conflicts    lockmgr.Conflicts
 	Config       config.Config
 	MaxProcesses int
+	LiveRoom     live.Room
+	Names        live.Names
 	Rest         func() // called once when nobody has waited for a while, must not block; nil for nothing
 	Fault        func() // called each turn; acts out test faults, nil in a release
 }
@@ -100,6 +104,7 @@ type Sampler struct {
 	tracker *episode.Tracker
 	cache   *sessionCache
 	health  healthMeter
+	live    liveView
 
 	// Buffers that the probes fill; made once, grown when something did not fit.
 	wake    Wake
@@ -153,6 +158,7 @@ func New(o Options) *Sampler {
 		holders: make([]snapshot.Holder, firstHoldersRoom),
 		queue:   make([]snapshot.Queued, o.MaxProcesses),
 	}
+	s.live = newLiveView(o)
 	return s
 }
 
@@ -203,11 +209,13 @@ func (s *Sampler) turn() (stop bool, err error) {
 	if period > 0 {
 		s.sweep(s.found[:n])
 	}
+	s.showLive()
 	s.accountTick(period, began)
 
 	if w.Reasons&WokeReload != 0 {
 		s.reload()
 		s.pause(s.period()) // now, not when the next answer comes
+		s.showLive()
 	}
 	if w.Reasons&WokePoked != 0 {
 		s.o.Sink.Poke()
@@ -240,6 +248,7 @@ func (s *Sampler) rest() {
 		s.lastWait, s.rested = s.wake.NowNs, false
 	case !s.rested && s.wake.NowNs-s.lastWait >= Monotonic(restAfter):
 		s.rested = true
+		s.live.area.Rest()
 		if s.o.Rest != nil {
 			s.o.Rest()
 		}
@@ -254,6 +263,9 @@ func (s *Sampler) deadline() Monotonic {
 	}
 	if s.period() > 0 && (len(s.known) > 0 || s.walkOwed) && s.nextWalk < d {
 		d = s.nextWalk
+	}
+	if s.live.owes() && s.live.next < d {
+		d = s.live.next
 	}
 	return d
 }
@@ -365,6 +377,7 @@ func (s *Sampler) walkLocks() {
 	s.readSessions(g)
 	s.tracker.Walk(g, s.cache.lookup)
 	s.wantNames(g)
+	s.live.make(g, s)
 
 	if s.walk.Overflow && len(s.holders) < maxHolders {
 		s.holders = make([]snapshot.Holder, 2*len(s.holders)) // for the next walk
@@ -467,6 +480,7 @@ func (s *Sampler) flush(asked bool) {
 	s.nextFlush = w.NowNs + Monotonic(s.o.Config.FlushPeriod)
 	s.completeTo = w.Now
 
+	s.live.closed = 0
 	d := s.tracker.Drain(w.Now, episode.DrainOptions{RewriteOpen: s.o.Sink.RewriteOpen()})
 	s.merged += d.Merged
 	if asked {
@@ -584,6 +598,7 @@ func (s *Sampler) reload() {
 			s.o.Config = c
 			s.tracker.Configure(trackerConfig(c))
 			s.o.Sink.Configure(c)
+			s.live.area.Configure(liveSettings(c))
 			s.o.Log.Over(keySettings)
 			return
 		}

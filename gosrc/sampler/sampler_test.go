@@ -1,6 +1,8 @@
 package sampler
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,8 +11,10 @@ import (
 
 	"pg_lock_history/gosrc/config"
 	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/live"
 	"pg_lock_history/gosrc/lockmgr"
 	"pg_lock_history/gosrc/lockmgr/lockmgrtest"
+	"pg_lock_history/gosrc/object"
 	"pg_lock_history/gosrc/report"
 	"pg_lock_history/gosrc/snapshot"
 )
@@ -26,6 +30,11 @@ type server struct {
 	holders []snapshot.Holder
 	queue   []snapshot.Queued
 	busy    int // Locks answers ErrBusy this often
+
+	areaBusy  int // so do LiveGraph and LiveWaits
+	areaError error
+	graphs    []shownGraph
+	ended     []shownWaits
 
 	last     snapshot.Micros
 	walks    int
@@ -160,6 +169,61 @@ func (s *server) Flushed(ticket uint64) error {
 	return nil
 }
 
+// shownGraph and shownWaits are what arrived in the live area.
+type shownGraph struct {
+	at            time.Duration
+	rows, leftOut int
+	takenAt       snapshot.Micros
+	statements    int // in the records
+}
+
+type shownWaits struct {
+	at      time.Duration
+	records int
+	skipped int
+}
+
+func (s *server) area() error {
+	if s.areaBusy > 0 {
+		s.areaBusy--
+		return ErrBusy
+	}
+	return s.areaError
+}
+
+func (s *server) LiveGraph(g *live.Graph) error {
+	if err := s.area(); err != nil {
+		return err
+	}
+	s.graphs = append(s.graphs, shownGraph{at: s.now, rows: g.Rows, leftOut: g.LeftOut, takenAt: g.TakenAt,
+		statements: bytes.Count(g.Records, []byte("statement of"))})
+	return nil
+}
+
+func (s *server) LiveWaits(records []byte, skipped int) error {
+	if err := s.area(); err != nil {
+		return err
+	}
+	n := 0
+	for len(records) > 0 {
+		records = records[binary.NativeEndian.Uint32(records):]
+		n++
+	}
+	s.ended = append(s.ended, shownWaits{at: s.now, records: n, skipped: skipped})
+	return nil
+}
+
+var testRoom = live.Room{Graph: 1 << 20, Waits: 1 << 20}
+
+// noNames is a server whose names nobody has looked up.
+type noNames struct{}
+
+func (noNames) Tag(lockmgr.Tag) object.Names      { return object.Names{} }
+func (noNames) Database(uint32) string            { return "" }
+func (noNames) Role(uint32) string                { return "" }
+func (noNames) Gid(uint32) string                 { return "" }
+func (noNames) PreparedAt(uint32) snapshot.Micros { return 0 }
+
 // recorder is a sink that writes at once.
 type recorder struct {
 	batches    []*history.Batch
@@ -223,7 +287,7 @@ func play(t *testing.T, srv *server, sink *recorder, cfg config.Config, length t
 	}
 	srv.t = t
 	srv.script = append(srv.script, moment{at: length, reasons: WokeStop})
-	s := New(Options{Probes: srv, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: cfg, MaxProcesses: 16})
+	s := New(Options{Probes: srv, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: cfg, MaxProcesses: 16, LiveRoom: testRoom, Names: noNames{}})
 	if err := s.Run(); err != nil {
 		t.Fatalf("run: %v", err)
 	}
@@ -418,7 +482,7 @@ func TestHoleBetweenSweepsIsAGap(t *testing.T) {
 	gapped := &gapServer{server: srv}
 	srv.script = append(srv.script, moment{at: 7 * time.Second, reasons: WokeStop})
 	sink.status.State = stateRecording
-	s := New(Options{Probes: gapped, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: testConfig(), MaxProcesses: 16})
+	s := New(Options{Probes: gapped, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: testConfig(), MaxProcesses: 16, LiveRoom: testRoom, Names: noNames{}})
 	if err := s.Run(); err != nil {
 		t.Fatal(err)
 	}
@@ -504,7 +568,7 @@ func TestMemoryIsGivenBackOnceAfterWaits(t *testing.T) {
 	sink := &recorder{}
 	sink.status.State = stateRecording
 	var at []time.Duration
-	s := New(Options{Probes: srv, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: testConfig(), MaxProcesses: 16,
+	s := New(Options{Probes: srv, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: testConfig(), MaxProcesses: 16, LiveRoom: testRoom, Names: noNames{},
 		Rest: func() { at = append(at, srv.now.Round(time.Second)) }})
 	if err := s.Run(); err != nil {
 		t.Fatal(err)
@@ -526,7 +590,7 @@ func TestPokeReachesTheSink(t *testing.T) {
 func TestFailingProbeEndsTheRun(t *testing.T) {
 	broken := errors.New("probe wait: broken")
 	srv := &server{waitErr: broken}
-	s := New(Options{Probes: srv, Sink: &recorder{}, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: testConfig(), MaxProcesses: 16})
+	s := New(Options{Probes: srv, Sink: &recorder{}, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: testConfig(), MaxProcesses: 16, LiveRoom: testRoom, Names: noNames{}})
 	if err := s.Run(); !errors.Is(err, broken) {
 		t.Errorf("run ended with %v, want the probe's error", err)
 	}
@@ -539,7 +603,7 @@ func TestQuietTurnAllocatesNothing(t *testing.T) {
 	srv := &server{t: t}
 	sink := &recorder{}
 	sink.status.State = stateRecording
-	s := New(Options{Probes: srv, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: testConfig(), MaxProcesses: 16})
+	s := New(Options{Probes: srv, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: testConfig(), MaxProcesses: 16, LiveRoom: testRoom, Names: noNames{}})
 	turn := func() {
 		if _, err := s.turn(); err != nil {
 			t.Fatal(err)

@@ -184,3 +184,28 @@ type Session struct {
 	ClientAddr      string
 	Query           string // bytes as the server had them
 }
+
+// Type returns the kind of process, as pg_stat_activity has it.
+func (s *Session) Type() string {
+	if s.Prepared != 0 && s.BackendType == "" {
+		return "prepared transaction"
+	}
+	return s.BackendType
+}
+
+// Doing returns what it was doing, in the words of pg_stat_activity.
+func (s *Session) Doing() string {
+	if s.Prepared != 0 {
+		return "prepared"
+	}
+	return s.State.String()
+}
+
+// Leader returns the leader of its lock group; a leader has none, as in
+// pg_stat_activity.
+func (s *Session) Leader() int32 {
+	if s.LeaderPid == s.Pid {
+		return 0
+	}
+	return s.LeaderPid
+}

@@ -170,9 +170,9 @@ func (r *rowSet) episode(leaf string, e *history.Episode, writtenAt snapshot.Mic
 // actor adds a participant and returns its id.
 func (r *rowSet) actor(s *snapshot.Session) int64 {
 	var gid string
-	state, xactStart := s.State.String(), s.XactStart
+	xactStart := s.XactStart
 	if s.Prepared != 0 {
-		gid, state = r.names.get(gidKey(s.Prepared)), "prepared"
+		gid = r.names.get(gidKey(s.Prepared))
 		xactStart = r.names.preparedAt(s.Prepared)
 	}
 	datname, usename := r.names.get(databaseKey(s.Database)), r.names.get(roleKey(s.Role))
@@ -187,13 +187,9 @@ func (r *rowSet) actor(s *snapshot.Session) int64 {
 	if _, ok := r.actors[id]; ok {
 		return id
 	}
-	leader := s.LeaderPid
-	if leader == s.Pid { // as in pg_stat_activity: a leader has none
-		leader = 0
-	}
-	r.actors[id] = []any{nil, r.nodeID, id, procKey(s), seenAt(s), s.Pid, nonZero(leader), r.text(gid), when(s.BackendStart),
-		r.text(backendType(s)), nonZero(s.Database), r.text(datname), nonZero(s.Role), r.text(usename),
-		r.text(querytext.Sanitize(s.ApplicationName, 256)), clientAddr(s.ClientAddr), text(state),
+	r.actors[id] = []any{nil, r.nodeID, id, procKey(s), seenAt(s), s.Pid, nonZero(s.Leader()), r.text(gid), when(s.BackendStart),
+		r.text(s.Type()), nonZero(s.Database), r.text(datname), nonZero(s.Role), r.text(usename),
+		r.text(querytext.Sanitize(s.ApplicationName, 256)), clientAddr(s.ClientAddr), text(s.Doing()),
 		when(s.StateChange), when(xactStart), when(s.QueryStart), nonZero(s.QueryID),
 		r.query(s)}
 	return id
@@ -271,31 +267,16 @@ func seenAt(s *snapshot.Session) time.Time {
 }
 
 func granted(o history.Outcome) *bool {
-	switch o {
-	case history.Granted:
-		return new(true)
-	case history.Failed:
-		return new(false)
-	default:
-		return nil
+	if g, known := o.Granted(); known {
+		return &g
 	}
+	return nil
 }
 
-func backendType(s *snapshot.Session) string {
-	if s.Prepared != 0 && s.BackendType == "" {
-		return "prepared transaction"
-	}
-	return s.BackendType
-}
-
-// query is what is kept of the statement. That an autovacuum worker must not
-// yield stands nowhere but in its text, which holds nothing private.
+// query is what is kept of the statement.
 func (r *rowSet) query(s *snapshot.Session) *string {
-	mode := r.cfg.QueryText
-	if s.Wraparound {
-		mode = querytext.Full
-	}
-	return r.text(querytext.Keep(s.Query, mode, r.cfg.QueryLength))
+	policy := querytext.Policy{Mode: r.cfg.QueryText, MaxBytes: r.cfg.QueryLength}
+	return r.text(policy.Keep(s.Query, s.Wraparound))
 }
 
 func clientAddr(s string) *netip.Prefix {

@@ -125,6 +125,8 @@ func run(table *probe.Table) error {
 		Conflicts:    conflicts,
 		Config:       cfg,
 		MaxProcesses: table.MaxProcesses(),
+		LiveRoom:     table.LiveRoom(),
+		Names:        sink.store.Names(),
 		Rest:         giveBack,
 		Fault:        fault(),
 	})

@@ -11,7 +11,7 @@ SELECT a.attrelid::regclass AS relation, a.attname AS "column"
 FROM pg_class AS c
 JOIN pg_attribute AS a ON a.attrelid = c.oid
 WHERE c.relnamespace = 'lock_history'::regnamespace AND c.relkind IN ('v', 'c')
-  AND coalesce(obj_description(c.oid, 'pg_class'), '') NOT LIKE 'internal%'
+  AND coalesce(CASE WHEN c.relkind = 'c' THEN obj_description(c.reltype, 'pg_type') ELSE obj_description(c.oid, 'pg_class') END, '') NOT LIKE 'internal%'
   AND a.attnum > 0 AND NOT a.attisdropped AND col_description(c.oid, a.attnum) IS NULL
 ORDER BY 1, a.attnum;
 SELECT p.oid::regprocedure AS function
