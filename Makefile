@@ -32,6 +32,9 @@ SQL_PARTS = \
 	sql/parts/52_worst_moments.sql \
 	sql/parts/53_blocking_all.sql \
 	sql/parts/54_status.sql \
+	sql/parts/55_keep.sql \
+	sql/parts/56_reset.sql \
+	sql/parts/57_reader.sql \
 	sql/parts/60_live.sql \
 	sql/parts/90_finish.sql
 
@@ -158,7 +161,7 @@ FUZZ_TIME ?= 20s
 fuzz:
 	@test/tools/fuzz.sh $(FUZZ_TIME)
 bench: deps
-	@PG_CONFIG='$(PG_CONFIG)' test/bench/run.sh
+	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(if $(filter reading,$(CASE)),reading,run).sh
 
 # ---- style ----
 
@@ -193,6 +196,7 @@ help:
 	@echo 'make test-go        Go tests without the race detector (test-race: with it)'
 	@echo 'make fuzz           each fuzz target for FUZZ_TIME=$(FUZZ_TIME)'
 	@echo 'make bench          what watching costs, measured'
+	@echo '                    make bench CASE=reading: what reading a full ring costs'
 	@echo 'make lint           gofmt, go vet, C warnings as errors, check-docs'
 	@echo 'make check-docs     settings and columns against doc/'
 	@echo 'make fmt            gofmt -w'

@@ -28,6 +28,7 @@ static bool track_lwlocks = true;
 static bool track_pages = true;
 static char *local_conninfo;
 static char *node_name;
+static char *incident;			/* read by the views, with current_setting() */
 static int	sample_period = 10;
 static int	flush_period = 1000;
 static int	retention = 7 * 24 * 3600;
@@ -166,6 +167,12 @@ plh_define_settings(void)
 							   NULL,
 							   &node_name, "", PGC_SIGHUP, 0,
 							   check_node_name, NULL, NULL);
+
+	DefineCustomStringVariable("pg_lock_history.incident",
+							   "Kept incident that the views and functions of this session read; empty means the ring.",
+							   "One of SELECT name FROM lock_history.kept.",
+							   &incident, "", PGC_USERSET, 0,
+							   NULL, NULL, NULL);
 
 	DefineCustomIntVariable("pg_lock_history.sample_period",
 							"Time between two samples.",

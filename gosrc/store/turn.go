@@ -54,7 +54,9 @@ func (s *session) makeRoom(ctx context.Context, h *hand, c *config.Config) (ring
 }
 
 // emptySegment truncates seg unless somebody uses it. It never waits: a reader
-// that we queued behind would make all later readers queue behind us.
+// that we queued behind would make all later readers queue behind us. Locks are
+// taken in the order of all who change the ring (run rows, ring rows, leaves),
+// so that no two can wait for each other; see also sql/parts/56_reset.sql.
 func (s *session) emptySegment(ctx context.Context, seg int) (bool, error) {
 	var tables []string
 	for _, leaf := range leaves {
@@ -62,22 +64,24 @@ func (s *session) emptySegment(ctx context.Context, seg int) (bool, error) {
 	}
 	list := strings.Join(tables, ", ")
 	err := pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
-		for _, sql := range []string{
-			`LOCK TABLE ` + list + ` IN ACCESS EXCLUSIVE MODE NOWAIT`,
-			`TRUNCATE TABLE ` + list,
-		} {
-			if _, err := tx.Exec(ctx, sql); err != nil {
-				return err
-			}
-		}
 		// Unless another node has opened it in the meantime.
 		tag, err := tx.Exec(ctx, `
-			UPDATE lock_history.ring SET is_empty = true
-			 WHERE seg = $1::smallint AND round = $2::bigint AND (closed_at IS NOT NULL OR opened_at IS NULL)`,
-			seg, s.rows[seg].Round)
-		if err == nil && tag.RowsAffected() != 1 {
+			SELECT FROM lock_history.ring
+			 WHERE seg = $1::smallint AND round = $2::bigint AND (closed_at IS NOT NULL OR opened_at IS NULL)
+			   FOR UPDATE NOWAIT`, seg, s.rows[seg].Round)
+		if err != nil {
+			return err
+		}
+		if tag.RowsAffected() != 1 {
 			return errChanged
 		}
+		if _, err := tx.Exec(ctx, `LOCK TABLE `+list+` IN ACCESS EXCLUSIVE MODE NOWAIT`); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `TRUNCATE TABLE `+list); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `UPDATE lock_history.ring SET is_empty = true WHERE seg = $1::smallint`, seg)
 		return err
 	})
 	switch {

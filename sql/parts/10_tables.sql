@@ -2,9 +2,9 @@
 -- the other and truncated on coming round.  No DELETE, no UPDATE, no DDL while
 -- running; the writer copies into the leaves.
 --
--- seg      segment of the ring (0..7); a row and the actors it names are always
---          in the same segment
--- node_id  the server that was watched
+-- seg      segment of the ring (0..7), or 8 for what was kept out of it; a row
+--          and the actors it names are always in the same segment
+-- node_id  the server that was watched; in segment 8 the kept incident, negative
 -- run      life of the worker that saw it: its start, us since 2000-01-01
 
 CREATE SCHEMA lock_history;
@@ -33,12 +33,28 @@ CREATE TABLE lock_history.run (
 
 CREATE TABLE lock_history.ring (
     seg       smallint PRIMARY KEY CHECK (seg BETWEEN 0 AND 7),
-    round     bigint NOT NULL DEFAULT 0, -- how often this segment has been opened
+    round     bigint NOT NULL DEFAULT 0, -- raised when the segment is opened, and by reset()
     opened_at timestamptz,               -- first row of this round may be from then
     closed_at timestamptz,               -- null: open, or never opened
     is_empty  boolean NOT NULL DEFAULT true
 ) WITH (fillfactor = 50);
 INSERT INTO lock_history.ring (seg) SELECT g.seg FROM pg_catalog.generate_series(0, 7) AS g(seg);
+
+-- An incident that keep() copied out of the ring.  Its rows are in segment 8
+-- under node_id = -kept_id, and stay until forget().
+CREATE TABLE lock_history.kept_incident (
+    name              text PRIMARY KEY,
+    kept_id           integer NOT NULL CHECK (kept_id > 0), -- keep() gives them out, one at a time
+    node              text NOT NULL,
+    system_identifier bigint NOT NULL,
+    since             timestamptz NOT NULL,
+    until             timestamptz NOT NULL,
+    kept_at           timestamptz NOT NULL,
+    kept_by           text NOT NULL,
+    waits             bigint NOT NULL,
+    short_waits       bigint NOT NULL,
+    size_bytes        bigint NOT NULL
+);
 
 -- Who: one process as it was seen at one moment.  actor_id is a hash of all it says.
 CREATE TABLE lock_history.actor (
@@ -66,7 +82,8 @@ CREATE TABLE lock_history.actor (
     query            text
 ) PARTITION BY LIST (seg);
 
--- A wait that has ended.  The edge_ arrays run in parallel: one blocker of the
+-- A wait that has ended (in segment 8 also one that had not when it was kept:
+-- it does not go on there).  The edge_ arrays run in parallel: one blocker of the
 -- wait, from when to when (edge_to null: to the end).
 CREATE TABLE lock_history.episode (
     seg           smallint NOT NULL,
@@ -185,7 +202,14 @@ BEGIN
                  WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off)',
                 parent || '_' || s, parent, s);
         END LOOP;
+        -- Kept incidents have rows deleted and go into dumps of the database.
+        IF parent <> 'open' THEN
+            EXECUTE pg_catalog.format('CREATE TABLE lock_history.%I PARTITION OF lock_history.%I FOR VALUES IN (8)',
+                                      'kept_' || parent, parent);
+            PERFORM pg_catalog.pg_extension_config_dump('lock_history.kept_' || parent, '');
+        END IF;
     END LOOP;
+    PERFORM pg_catalog.pg_extension_config_dump('lock_history.kept_incident', '');
 END
 $do$;
 
@@ -193,13 +217,14 @@ $do$;
 -- 64 relation locks a read).
 CREATE INDEX ON lock_history.actor (actor_id);
 CREATE INDEX ON lock_history.episode (wait_start, wait_end, wait_id);   -- the last two are looked up in it without the table
-CREATE INDEX ON lock_history.open (wait_start);
+CREATE INDEX ON lock_history.short_wait (at);
 
 -- Columns are described where they are defined, above: tables are read by
 -- the views only.
 COMMENT ON TABLE lock_history.node IS 'internal: the watched servers';
 COMMENT ON TABLE lock_history.run IS 'internal: lives of the worker, with heartbeat';
 COMMENT ON TABLE lock_history.ring IS 'internal: state of the 8 segments';
+COMMENT ON TABLE lock_history.kept_incident IS 'internal: incidents that keep() copied out of the ring';
 COMMENT ON TABLE lock_history.actor IS 'internal: processes as they were seen, texts in full';
 COMMENT ON TABLE lock_history.episode IS 'internal: waits that have ended';
 COMMENT ON TABLE lock_history.open IS 'internal: waits not known to have ended';

@@ -11,6 +11,64 @@
 -- Each is granted like the public views.  They contain nothing that those do
 -- not show; the masks are here, below everything.
 
+-- What is read is the ring, or one kept incident: never both.
+
+-- Whose history there is: each watched server, and each kept incident as if it
+-- were one.
+CREATE VIEW lock_history.recorded AS
+SELECT n.node_id, n.node, n.system_identifier,
+       NULL::text AS incident, NULL::timestamptz AS since, NULL::timestamptz AS until
+FROM lock_history.node AS n
+UNION ALL
+SELECT -k.kept_id, k.node, k.system_identifier, k.name, k.since, k.until
+FROM lock_history.kept_incident AS k;
+COMMENT ON VIEW lock_history.recorded IS
+    'internal: the watched servers, and the kept incidents (node_id below 0) with their range';
+GRANT SELECT ON lock_history.recorded TO pg_monitor;
+
+-- Without preload the setting is one that the server knows nothing of: any
+-- name can be in it, and none.
+CREATE FUNCTION lock_history.incident()
+RETURNS text
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    wanted text := nullif(pg_catalog.current_setting('pg_lock_history.incident', true), '');
+    names  text;
+BEGIN
+    IF wanted IS NULL OR EXISTS (SELECT FROM lock_history.recorded AS r WHERE r.incident = wanted) THEN
+        RETURN wanted;
+    END IF;
+    SELECT pg_catalog.string_agg(pg_catalog.format('"%s"', l.incident), ', ' ORDER BY l.incident) INTO names
+    FROM (SELECT r.incident FROM lock_history.recorded AS r WHERE r.incident IS NOT NULL ORDER BY r.incident LIMIT 10) AS l;
+    RAISE EXCEPTION 'there is no kept incident "%"', wanted
+        USING ERRCODE = 'undefined_object',
+              DETAIL = coalesce('Kept are: ' || names || '.', 'Nothing has been kept.'),
+              HINT = 'Set pg_lock_history.incident to a name out of SELECT name FROM lock_history.kept, or RESET it to read the ring.';
+END
+$$;
+COMMENT ON FUNCTION lock_history.incident() IS
+    'internal: name of the kept incident that this session reads; null: the ring';
+REVOKE ALL ON FUNCTION lock_history.incident() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lock_history.incident() TO pg_monitor;
+
+-- A function, since pg_control_system() is volatile: as a column of a view it
+-- would keep the planner from looking actors up by index.
+CREATE FUNCTION lock_history.own_nodes()
+RETURNS integer[]
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT array_agg(r.node_id)
+    FROM lock_history.recorded AS r
+    JOIN pg_control_system() AS s ON s.system_identifier = r.system_identifier
+$$;
+COMMENT ON FUNCTION lock_history.own_nodes() IS
+    'internal: node_id of what was seen on this system, where roles have the same OIDs';
+REVOKE ALL ON FUNCTION lock_history.own_nodes() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lock_history.own_nodes() TO pg_monitor;
+
 -- A session sees in full what it would see in pg_stat_activity: everything with
 -- pg_read_all_stats, else the processes of roles it belongs to.  A role's OID
 -- means something on its own system only.
@@ -26,15 +84,10 @@ FROM (SELECT i.seg, i.node_id, i.actor_id, i.proc_key, i.seen_at, i.pid, i.leade
              i.state, i.state_change, i.xact_start, i.query_start, i.query_id, i.query,
              -- a sub-select: asked once a query, not once a row
              (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
-             OR (i.node_id = ANY (here.node_ids) AND pg_catalog.pg_has_role(i.usesysid, 'USAGE')) IS TRUE AS may_see
-      FROM lock_history.actor AS i
-      -- joined, not a sub-select: pg_control_system() is volatile, and a
-      -- volatile column would keep the planner from looking actors up by index
-      CROSS JOIN (SELECT pg_catalog.array_agg(n.node_id) AS node_ids
-                  FROM lock_history.node AS n
-                  JOIN pg_catalog.pg_control_system() AS s ON s.system_identifier = n.system_identifier) AS here) AS a;
+             OR (i.node_id = ANY ((SELECT lock_history.own_nodes())::integer[]) AND pg_catalog.pg_has_role(i.usesysid, 'USAGE')) IS TRUE AS may_see
+      FROM lock_history.actor AS i) AS a;
 COMMENT ON VIEW lock_history.process IS
-    'internal: table actor with query, query_id and client_addr masked as in pg_stat_activity';
+    'internal: table actor with query, query_id and client_addr masked as in pg_stat_activity; to be joined by seg and actor_id, which tell ring and kept incidents apart';
 GRANT SELECT ON lock_history.process TO pg_monitor;
 
 -- One row for each wait.  A row of "open" counts only while there is no row in
@@ -45,9 +98,14 @@ GRANT SELECT ON lock_history.process TO pg_monitor;
 --
 -- Open waits are written again when a segment closes.  So only segments that
 -- are open, or were when a worker had its last heartbeat (and a minute before:
--- time for the rewriting), can have rows that count.  Their ends are looked up
--- one by one, in the index: LIMIT keeps the planner from hashing every episode
--- of the ring instead.
+-- time for the rewriting), can have rows that count.  There is no index: it
+-- would cost every reader of any view 8 locks, and these rows are few.  Their
+-- ends are looked up one by one, in the index: LIMIT keeps the planner from
+-- hashing every episode of the ring instead.
+--
+-- Which of ring and kept incident is read is found once a query: of the first
+-- two branches one never runs.  (Two, not one with a condition that fits both:
+-- the planner would take that for a narrow one.)
 --
 -- is_open is constant in each branch, so a condition "is_open OR ..." costs
 -- the other branch nothing; see blocking_tree_at().
@@ -59,40 +117,69 @@ SELECT e.seg, e.node_id, e.wait_id, e.proc_key, e.actor_id, false AS is_open,
        e.lock_key, e.queue_key, e.in_cycle, e.hard_count, e.soft_count, e.soft_pids,
        e.edge_kind, e.edge_proc, e.edge_pid, e.edge_actor, e.edge_modes, e.edge_from, e.edge_to
 FROM lock_history.episode AS e
+WHERE e.seg < 8 AND (SELECT lock_history.incident()) IS NULL
 UNION ALL
-SELECT o.seg, o.node_id, o.wait_id, o.proc_key, o.actor_id, true,
+SELECT k.seg, k.node_id, k.wait_id, k.proc_key, k.actor_id, false,
+       k.wait_start, k.wait_end, k.granted, k.outcome, k.samples,
+       k.locktype, k.mode, k.mode_number, k.object, k.database, k.datname, k.relation, k.page, k.tuple,
+       k.virtualxid, k.transactionid, k.classid, k.objid, k.objsubid,
+       k.lock_key, k.queue_key, k.in_cycle, k.hard_count, k.soft_count, k.soft_pids,
+       k.edge_kind, k.edge_proc, k.edge_pid, k.edge_actor, k.edge_modes, k.edge_from, k.edge_to
+FROM lock_history.episode AS k
+WHERE k.seg = 8
+  AND k.node_id = (SELECT r.node_id FROM lock_history.recorded AS r WHERE r.incident = lock_history.incident())
+UNION ALL
+SELECT p.seg, o.node_id, o.wait_id, p.proc_key, p.actor_id, true,
        o.wait_start, CASE WHEN NOT o.is_alive THEN greatest(o.heartbeat, o.wait_start) END,
-       NULL, CASE WHEN NOT o.is_alive THEN 'unknown' END, o.samples,
-       o.locktype, o.mode, o.mode_number, o.object, o.database, o.datname, o.relation, o.page, o.tuple,
-       o.virtualxid, o.transactionid, o.classid, o.objid, o.objsubid,
-       o.lock_key, o.queue_key, o.in_cycle, o.hard_count, o.soft_count, o.soft_pids,
-       o.edge_kind, o.edge_proc, o.edge_pid, o.edge_actor, o.edge_modes, o.edge_from, o.edge_to
-FROM (SELECT DISTINCT ON (p.wait_start, p.wait_id, p.node_id)
-             p.seg, p.node_id, p.wait_id, p.proc_key, p.actor_id, p.wait_start, p.samples,
-             p.locktype, p.mode, p.mode_number, p.object, p.database, p.datname, p.relation, p.page, p.tuple,
-             p.virtualxid, p.transactionid, p.classid, p.objid, p.objsubid,
-             p.lock_key, p.queue_key, p.in_cycle, p.hard_count, p.soft_count, p.soft_pids,
-             p.edge_kind, p.edge_proc, p.edge_pid, p.edge_actor, p.edge_modes, p.edge_from, p.edge_to,
-             r.heartbeat,
+       NULL, CASE WHEN NOT o.is_alive THEN 'unknown' END, p.samples,
+       p.locktype, p.mode, p.mode_number, p.object, p.database, p.datname, p.relation, p.page, p.tuple,
+       p.virtualxid, p.transactionid, p.classid, p.objid, p.objsubid,
+       p.lock_key, p.queue_key, p.in_cycle, p.hard_count, p.soft_count, p.soft_pids,
+       p.edge_kind, p.edge_proc, p.edge_pid, p.edge_actor, p.edge_modes, p.edge_from, p.edge_to
+FROM (SELECT DISTINCT ON (l.wait_start, l.wait_id, l.node_id)
+             l.seg, l.place, l.wait_start, l.wait_id, l.node_id, r.heartbeat,
              -- statement time: now() stands still in a long transaction
              r.heartbeat > pg_catalog.statement_timestamp() - 3 * r.flush_period - interval '2 s'
              AND NOT EXISTS (SELECT FROM lock_history.run AS later
                              WHERE later.node_id = r.node_id AND later.run > r.run) AS is_alive
-      FROM lock_history.open AS p
-      JOIN lock_history.run AS r ON r.node_id = p.node_id AND r.run = p.run
-      JOIN lock_history.ring AS own ON own.seg = p.seg
+      FROM lock_history.ring AS own
+      -- Segment by segment, so that only the leaves of those that count are
+      -- opened.  Nearly all have ended, and nearly all of these in the same
+      -- segment.  Asked once for each wait, hence DISTINCT inside; the one outside
+      -- has nothing left to do but to keep the planner from merging the levels,
+      -- which would find the leaf anew for each wait.  Whole rows are fetched
+      -- last: sorting them would take longer than all the rest.
+      CROSS JOIN LATERAL (SELECT DISTINCT ON (d.wait_start, d.wait_id, d.node_id, d.run)
+                                 d.seg, d.place, d.wait_start, d.wait_id, d.node_id, d.run, d.written_at
+                          FROM (SELECT DISTINCT ON (q.wait_start, q.wait_id, q.node_id, q.run)
+                                       q.seg, q.ctid AS place, q.wait_start, q.wait_id, q.node_id, q.run, q.written_at
+                                FROM lock_history.open AS q
+                                WHERE q.seg = own.seg
+                                ORDER BY q.wait_start, q.wait_id, q.node_id, q.run, q.written_at DESC) AS d
+                          WHERE (SELECT true FROM lock_history.episode AS e
+                                 WHERE e.seg = own.seg AND e.wait_start = d.wait_start AND e.wait_id = d.wait_id
+                                   AND e.node_id = d.node_id
+                                 LIMIT 1) IS NULL
+                          ORDER BY d.wait_start, d.wait_id, d.node_id, d.run) AS l
+      JOIN lock_history.run AS r ON r.node_id = l.node_id AND r.run = l.run
            AND (own.closed_at IS NULL OR own.closed_at > r.heartbeat - interval '1 min')
-      -- the same for all rows of a segment at once: leaves that cannot match are not opened
-      WHERE p.seg = ANY (ARRAY(
-                SELECT s.seg FROM lock_history.ring AS s
-                WHERE s.closed_at IS NULL
-                   OR EXISTS (SELECT FROM lock_history.run AS ended
-                              WHERE ended.heartbeat < s.closed_at + interval '1 min'
-                                AND (s.opened_at IS NULL OR ended.heartbeat >= s.opened_at))))
-        AND (SELECT true FROM lock_history.episode AS e
-             WHERE e.wait_start = p.wait_start AND e.wait_id = p.wait_id AND e.node_id = p.node_id
-             LIMIT 1) IS NULL
-      ORDER BY p.wait_start, p.wait_id, p.node_id, p.written_at DESC) AS o;
+      WHERE (own.closed_at IS NULL
+             OR EXISTS (SELECT FROM lock_history.run AS ended
+                        WHERE ended.heartbeat < own.closed_at + interval '1 min'
+                          AND (own.opened_at IS NULL OR ended.heartbeat >= own.opened_at)))
+        AND (SELECT lock_history.incident()) IS NULL
+      ORDER BY l.wait_start, l.wait_id, l.node_id, l.written_at DESC) AS o
+CROSS JOIN LATERAL (SELECT f.seg, f.proc_key, f.actor_id, f.samples,
+                           f.locktype, f.mode, f.mode_number, f.object, f.database, f.datname, f.relation, f.page, f.tuple,
+                           f.virtualxid, f.transactionid, f.classid, f.objid, f.objsubid,
+                           f.lock_key, f.queue_key, f.in_cycle, f.hard_count, f.soft_count, f.soft_pids,
+                           f.edge_kind, f.edge_proc, f.edge_pid, f.edge_actor, f.edge_modes, f.edge_from, f.edge_to
+                    FROM lock_history.open AS f
+                    WHERE f.seg = o.seg AND f.ctid = o.place
+                    LIMIT 1) AS p
+WHERE (SELECT true FROM lock_history.episode AS e
+       WHERE e.seg < 8 AND e.wait_start = o.wait_start AND e.wait_id = o.wait_id AND e.node_id = o.node_id
+       LIMIT 1) IS NULL;
 COMMENT ON VIEW lock_history.wait_episode IS
     'internal: one row for each wait out of tables episode and open, with its edges as arrays';
 GRANT SELECT ON lock_history.wait_episode TO pg_monitor;
@@ -111,28 +198,34 @@ COMMENT ON VIEW lock_history.node_state IS
 GRANT SELECT ON lock_history.node_state TO pg_monitor;
 
 -- A segment takes its rows while it is open: nothing in it ended after
--- closed_at, which lets a reader leave out whole segments.
+-- closed_at, which lets a reader leave out whole segments.  What was kept is
+-- never left out.
 CREATE VIEW lock_history.ring_segment AS
 SELECT r.seg, r.round, r.opened_at, r.closed_at, r.is_empty
-FROM lock_history.ring AS r;
+FROM lock_history.ring AS r
+UNION ALL
+SELECT 8::smallint, NULL, NULL, NULL, NULL;
 COMMENT ON VIEW lock_history.ring_segment IS
-    'internal: the segments of the ring';
+    'internal: the segments of the ring, and segment 8 of kept incidents';
 GRANT SELECT ON lock_history.ring_segment TO pg_monitor;
 
 -- A server recorded here under a name of its own choice.  The worker knows it
 -- best; without one, the server with our system identifier that was heard of last.
--- Null when this server is not recorded here at all.
+-- Null when this server is not recorded here at all.  Of a kept incident it is
+-- the server that was watched.
 CREATE FUNCTION lock_history.local_node()
 RETURNS text
 LANGUAGE sql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT s.node
-    FROM lock_history.node_state AS s
-    LEFT JOIN (SELECT w.value FROM lock_history.worker_status() AS w WHERE w.key = 'node') AS l ON l.value = s.node
-    WHERE s.is_this_system OR l.value IS NOT NULL
-    ORDER BY l.value IS NULL, s.heartbeat DESC NULLS LAST, s.node_id
-    LIMIT 1
+    SELECT coalesce(
+        (SELECT r.node FROM lock_history.recorded AS r WHERE r.incident = lock_history.incident()),
+        (SELECT s.node
+         FROM lock_history.node_state AS s
+         LEFT JOIN (SELECT w.value FROM lock_history.worker_status() AS w WHERE w.key = 'node') AS l ON l.value = s.node
+         WHERE s.is_this_system OR l.value IS NOT NULL
+         ORDER BY l.value IS NULL, s.heartbeat DESC NULLS LAST, s.node_id
+         LIMIT 1))
 $$;
 COMMENT ON FUNCTION lock_history.local_node() IS
     'internal: the name under which this server is recorded; what functions take when no node is given';

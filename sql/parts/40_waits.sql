@@ -3,7 +3,7 @@
 -- A prepared transaction has no process: it stands as -n, the n-th one among
 -- the blockers of its wait, in every column and view that shows this wait.
 CREATE VIEW lock_history.waits AS
-SELECT (SELECT n.node FROM lock_history.node AS n WHERE n.node_id = w.node_id) AS node, w.wait_id,
+SELECT (SELECT n.node FROM lock_history.recorded AS n WHERE n.node_id = w.node_id) AS node, w.wait_id,
        p.pid, p.backend_start, p.leader_pid, p.backend_type, p.datname, p.usename, p.application_name, p.client_addr,
        p.query_id, p.query, p.query_start, p.xact_start,
        w.locktype, w.mode, w.object, w.database, w.relation, w.page, w.tuple,
@@ -41,8 +41,13 @@ SELECT (SELECT n.node FROM lock_history.node AS n WHERE n.node_id = w.node_id) A
        w.hard_count AS hard_blocker_count, w.soft_count AS soft_blocker_count,
        w.datname AS object_datname, w.in_cycle
 FROM lock_history.wait_episode AS w
--- left: a wait is worth showing also when its process could not be described
-LEFT JOIN lock_history.process AS p ON p.seg = w.seg AND p.actor_id = w.actor_id AND (p.node_id = w.node_id) IS TRUE;
+-- left: a wait is worth showing also when its process could not be described;
+-- lateral with LIMIT: looked up by index, see process
+LEFT JOIN LATERAL (SELECT a.pid, a.backend_start, a.leader_pid, a.backend_type, a.datname, a.usename, a.application_name,
+                          a.client_addr, a.query_id, a.query, a.query_start, a.xact_start
+                   FROM lock_history.process AS a
+                   WHERE a.seg = w.seg AND a.actor_id = w.actor_id AND a.node_id = w.node_id
+                   LIMIT 1) AS p ON true;
 
 GRANT SELECT ON lock_history.waits TO pg_monitor;
 COMMENT ON VIEW lock_history.waits IS

@@ -1,7 +1,7 @@
 -- Every blocker of every wait: hard ones, and the nearest soft one.  Roots
 -- (edge kind 3) are in waits and root_blockers.
 CREATE VIEW lock_history.blocking AS
-SELECT (SELECT n.node FROM lock_history.node AS n WHERE n.node_id = w.node_id) AS node, w.wait_id, p.pid,
+SELECT (SELECT n.node FROM lock_history.recorded AS n WHERE n.node_id = w.node_id) AS node, w.wait_id, p.pid,
        CASE WHEN e.pid <> 0 THEN e.pid
             ELSE -(SELECT pg_catalog.count(DISTINCT x.proc)
                    FROM unnest(w.edge_pid, w.edge_proc)
@@ -25,8 +25,15 @@ SELECT (SELECT n.node FROM lock_history.node AS n WHERE n.node_id = w.node_id) A
 FROM lock_history.wait_episode AS w
 CROSS JOIN LATERAL unnest(w.edge_kind, w.edge_proc, w.edge_pid, w.edge_actor, w.edge_modes, w.edge_from, w.edge_to)
     AS e(kind, proc, pid, actor, modes, since, until)
-LEFT JOIN lock_history.process AS p ON p.seg = w.seg AND p.actor_id = w.actor_id AND (p.node_id = w.node_id) IS TRUE
-LEFT JOIN lock_history.process AS b ON b.seg = w.seg AND b.actor_id = e.actor AND (b.node_id = w.node_id) IS TRUE
+LEFT JOIN LATERAL (SELECT a.pid
+                   FROM lock_history.process AS a
+                   WHERE a.seg = w.seg AND a.actor_id = w.actor_id AND a.node_id = w.node_id
+                   LIMIT 1) AS p ON true
+LEFT JOIN LATERAL (SELECT a.backend_start, a.gid, a.backend_type, a.datname, a.usename, a.application_name, a.client_addr,
+                          a.state, a.state_change, a.xact_start, a.query_id, a.query
+                   FROM lock_history.process AS a
+                   WHERE a.seg = w.seg AND a.actor_id = e.actor AND a.node_id = w.node_id
+                   LIMIT 1) AS b ON true
 WHERE e.kind IN (1, 2);
 
 GRANT SELECT ON lock_history.blocking TO pg_monitor;

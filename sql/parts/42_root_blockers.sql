@@ -1,42 +1,80 @@
--- One row for each process that stood at the root of a tree, over the whole
--- history.
+-- One row for each process that stood at the root of a tree: in the view over
+-- the whole history, in the function of the same name within a range.
+
+-- What both are.  plpgsql, since a plan made without knowing the range would
+-- read everything; see also blocking_tree_at().
 --
 -- The edges are unnested once and read twice: for the sums, and for the
 -- latest description of each root, which may be in another segment.
+CREATE FUNCTION lock_history.roots_between(since timestamptz, until timestamptz, nodes integer[])
+RETURNS TABLE (
+    node text, pid integer, gid text, backend_start timestamptz, backend_type text, datname text, usename text,
+    application_name text, client_addr inet, state text, state_change timestamptz, xact_start timestamptz, query text,
+    sessions_blocked bigint, blocked_time interval, first_seen timestamptz, last_seen timestamptz, query_id bigint)
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+    segments smallint[] := ARRAY(SELECT r.seg FROM lock_history.ring_segment AS r
+                                 -- a minute for clocks that were set back
+                                 WHERE r.closed_at IS NULL OR r.closed_at > roots_between.since - interval '1 min');
+BEGIN
+    RETURN QUERY
+    WITH edge AS MATERIALIZED (
+        SELECT w.node_id, w.seg, e.proc, e.pid, e.actor, w.proc_key AS waiter,
+               greatest(e.since, roots_between.since) AS since,
+               -- null: it goes on
+               nullif(least(coalesce(e.until, w.wait_end, 'infinity'), roots_between.until), 'infinity') AS until
+        FROM lock_history.wait_episode AS w
+        CROSS JOIN LATERAL unnest(w.edge_kind, w.edge_proc, w.edge_pid, w.edge_actor, w.edge_from, w.edge_to)
+            AS e(kind, proc, pid, actor, since, until)
+        WHERE w.wait_start <= roots_between.until
+          AND (w.is_open OR w.wait_end >= roots_between.since) AND (w.is_open OR w.seg = ANY (segments))
+          AND (NOT w.is_open OR w.wait_end IS NULL OR w.wait_end >= roots_between.since)
+          AND (nodes IS NULL OR w.node_id = ANY (nodes))
+          AND e.kind = 3
+          AND e.since <= roots_between.until AND coalesce(e.until, w.wait_end, 'infinity') >= roots_between.since
+    ), root AS (
+        SELECT e.node_id, e.proc, pg_catalog.min(e.pid) AS pid,
+               pg_catalog.count(DISTINCT e.waiter) AS sessions_blocked,
+               pg_catalog.sum(coalesce(e.until, pg_catalog.statement_timestamp()) - e.since) AS blocked_time,
+               pg_catalog.min(e.since) AS first_seen,
+               CASE WHEN pg_catalog.bool_and(e.until IS NOT NULL) THEN pg_catalog.max(e.until) END AS last_seen
+        FROM edge AS e
+        GROUP BY e.node_id, e.proc
+    ), described AS (
+        SELECT DISTINCT ON (a.node_id, a.proc)
+               a.node_id, a.proc, p.gid, p.backend_start, p.backend_type, p.datname, p.usename, p.application_name,
+               p.client_addr, p.state, p.state_change, p.xact_start, p.query_id, p.query
+        FROM (SELECT DISTINCT e.node_id, e.proc, e.seg, e.actor FROM edge AS e) AS a
+        JOIN lock_history.process AS p ON p.seg = a.seg AND p.actor_id = a.actor AND (p.node_id = a.node_id) IS TRUE
+        ORDER BY a.node_id, a.proc, p.seen_at DESC
+    )
+    SELECT n.node,
+           CASE WHEN r.pid <> 0 THEN r.pid
+                ELSE -pg_catalog.row_number() OVER (PARTITION BY r.node_id, r.pid ORDER BY r.first_seen, r.proc) END::integer,
+           d.gid, d.backend_start, d.backend_type, d.datname, d.usename, d.application_name, d.client_addr,
+           d.state, d.state_change, d.xact_start, d.query,
+           r.sessions_blocked, r.blocked_time, r.first_seen, r.last_seen,
+           d.query_id
+    FROM root AS r
+    JOIN lock_history.recorded AS n ON n.node_id = r.node_id
+    LEFT JOIN described AS d ON d.node_id = r.node_id AND d.proc = r.proc;
+END
+$$;
+COMMENT ON FUNCTION lock_history.roots_between(timestamptz, timestamptz, integer[]) IS
+    'internal: root_blockers of a range and of these nodes, null: of all';
+REVOKE ALL ON FUNCTION lock_history.roots_between(timestamptz, timestamptz, integer[]) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lock_history.roots_between(timestamptz, timestamptz, integer[]) TO pg_monitor;
+
 CREATE VIEW lock_history.root_blockers AS
-WITH edge AS MATERIALIZED (
-    SELECT w.node_id, w.seg, e.proc, e.pid, e.actor, w.proc_key AS waiter,
-           e.since, coalesce(e.until, w.wait_end) AS until
-    FROM lock_history.wait_episode AS w
-    CROSS JOIN LATERAL unnest(w.edge_kind, w.edge_proc, w.edge_pid, w.edge_actor, w.edge_from, w.edge_to)
-        AS e(kind, proc, pid, actor, since, until)
-    WHERE e.kind = 3
-), root AS (
-    SELECT e.node_id, e.proc, pg_catalog.min(e.pid) AS pid,
-           pg_catalog.count(DISTINCT e.waiter) AS sessions_blocked,
-           pg_catalog.sum(coalesce(e.until, pg_catalog.statement_timestamp()) - e.since) AS blocked_time,
-           pg_catalog.min(e.since) AS first_seen,
-           CASE WHEN pg_catalog.bool_and(e.until IS NOT NULL) THEN pg_catalog.max(e.until) END AS last_seen
-    FROM edge AS e
-    GROUP BY e.node_id, e.proc
-), described AS (
-    SELECT DISTINCT ON (a.node_id, a.proc)
-           a.node_id, a.proc, p.gid, p.backend_start, p.backend_type, p.datname, p.usename, p.application_name,
-           p.client_addr, p.state, p.state_change, p.xact_start, p.query_id, p.query
-    FROM (SELECT DISTINCT e.node_id, e.proc, e.seg, e.actor FROM edge AS e) AS a
-    JOIN lock_history.process AS p ON p.seg = a.seg AND p.actor_id = a.actor AND (p.node_id = a.node_id) IS TRUE
-    ORDER BY a.node_id, a.proc, p.seen_at DESC
-)
-SELECT n.node,
-       CASE WHEN r.pid <> 0 THEN r.pid
-            ELSE -pg_catalog.row_number() OVER (PARTITION BY r.node_id, r.pid ORDER BY r.first_seen, r.proc) END::integer AS pid,
-       d.gid, d.backend_start, d.backend_type, d.datname, d.usename, d.application_name, d.client_addr,
-       d.state, d.state_change, d.xact_start, d.query,
-       r.sessions_blocked, r.blocked_time, r.first_seen, r.last_seen,
-       d.query_id
-FROM root AS r
-JOIN lock_history.node AS n ON n.node_id = r.node_id
-LEFT JOIN described AS d ON d.node_id = r.node_id AND d.proc = r.proc;
+SELECT r.node, r.pid, r.gid, r.backend_start, r.backend_type, r.datname, r.usename, r.application_name, r.client_addr,
+       r.state, r.state_change, r.xact_start, r.query,
+       r.sessions_blocked, r.blocked_time, r.first_seen, r.last_seen, r.query_id
+FROM lock_history.roots_between('-infinity', 'infinity', NULL) AS r;
 
 GRANT SELECT ON lock_history.root_blockers TO pg_monitor;
 COMMENT ON VIEW lock_history.root_blockers IS
@@ -59,3 +97,32 @@ COMMENT ON COLUMN lock_history.root_blockers.blocked_time IS 'sum of the time th
 COMMENT ON COLUMN lock_history.root_blockers.first_seen IS 'when it first was a root';
 COMMENT ON COLUMN lock_history.root_blockers.last_seen IS 'when it last was a root; null: it is one now';
 COMMENT ON COLUMN lock_history.root_blockers.query_id IS 'query identifier; null: not computed, or insufficient privilege';
+
+CREATE FUNCTION lock_history.root_blockers(since timestamptz, until timestamptz DEFAULT NULL, node text DEFAULT NULL)
+RETURNS SETOF lock_history.root_blockers
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    wanted_node text := coalesce(root_blockers.node, lock_history.local_node());
+BEGIN
+    IF root_blockers.since > root_blockers.until THEN
+        RAISE EXCEPTION 'since (%) is after until (%)', root_blockers.since, root_blockers.until
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    RETURN QUERY
+    SELECT r.node, r.pid, r.gid, r.backend_start, r.backend_type, r.datname, r.usename, r.application_name, r.client_addr,
+           r.state, r.state_change, r.xact_start, r.query,
+           r.sessions_blocked, r.blocked_time, r.first_seen, r.last_seen, r.query_id
+    FROM lock_history.roots_between(
+        coalesce(root_blockers.since, '-infinity'),
+        -- what goes on now has no end, not one at the moment of the question
+        CASE WHEN root_blockers.until < pg_catalog.statement_timestamp() THEN root_blockers.until ELSE 'infinity' END,
+        ARRAY(SELECT n.node_id FROM lock_history.recorded AS n WHERE wanted_node IS NULL OR n.node = wanted_node)) AS r;
+END
+$$;
+COMMENT ON FUNCTION lock_history.root_blockers(timestamptz, timestamptz, text) IS
+    'Who caused the waiting within a range, with the time blocked in it; columns as in view root_blockers (until: default now; node: default this server)';
+REVOKE ALL ON FUNCTION lock_history.root_blockers(timestamptz, timestamptz, text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lock_history.root_blockers(timestamptz, timestamptz, text) TO pg_monitor;

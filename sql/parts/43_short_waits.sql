@@ -5,7 +5,10 @@ SELECT n.node, s.at, s.datname, s.locktype, s.database, s.relation, s.object, s.
        CASE WHEN (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE')) THEN s.query_id END AS query_id,
        s.root_pid, s.root_backend_start, s.waits, s.total_ms, s.max_ms
 FROM lock_history.short_wait AS s
-JOIN lock_history.node AS n ON n.node_id = s.node_id;
+JOIN lock_history.recorded AS n ON n.node_id = s.node_id
+WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
+  -- a kept incident is read without a look into the ring
+  AND s.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END);
 
 GRANT SELECT ON lock_history.short_waits TO pg_monitor;
 COMMENT ON VIEW lock_history.short_waits IS

@@ -7,7 +7,8 @@
 CREATE VIEW lock_history.gaps AS
 SELECT n.node, g.began, g.ended, g.reason, g.lost, g.detail
 FROM lock_history.gap AS g
-JOIN lock_history.node AS n ON n.node_id = g.node_id
+JOIN lock_history.recorded AS n ON n.node_id = g.node_id
+WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
 UNION ALL
 SELECT s.node, greatest(s.heartbeat, s.last_tick), NULL,
        CASE WHEN s.worker_state = 'disabled' THEN 'disabled' ELSE 'stopped' END,
@@ -21,7 +22,8 @@ FROM (SELECT t.node, t.heartbeat, t.flush_period, w.last_tick, w.is_local,
                   FROM lock_history.worker_status() AS k) AS k
       CROSS JOIN LATERAL (SELECT local.is_local, k.state, CASE WHEN local.is_local THEN k.last_tick END AS last_tick
                           FROM (SELECT coalesce(t.node = k.node, t.is_this_system) AS is_local) AS local) AS w
-      WHERE t.run IS NOT NULL) AS s
+      -- a kept incident does not go on
+      WHERE t.run IS NOT NULL AND (SELECT lock_history.incident()) IS NULL) AS s
 WHERE CASE WHEN s.last_tick IS NOT NULL
            -- three ticks, and 10 s for a busy machine
            THEN s.last_tick < pg_catalog.statement_timestamp() - interval '10 s'

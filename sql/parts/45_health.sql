@@ -21,7 +21,8 @@ SELECT n.node, h.minute,
        pg_catalog.sum(h.rows_dropped)::bigint AS rows_dropped,
        pg_catalog.sum(h.errors)::bigint AS errors
 FROM lock_history.health_minute AS h
-JOIN lock_history.node AS n ON n.node_id = h.node_id
+JOIN lock_history.recorded AS n ON n.node_id = h.node_id
+WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
 GROUP BY n.node, h.minute;
 
 GRANT SELECT ON lock_history.health TO pg_monitor;

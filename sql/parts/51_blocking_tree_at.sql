@@ -73,9 +73,24 @@ DECLARE
     nodes       integer[];
     waits       lock_history.wait_episode[];
     segments    smallint[];  -- where their processes are described
+    kept        record;
 BEGIN
+    IF blocking_tree_at.max_siblings < 0 THEN
+        RAISE EXCEPTION 'max_siblings must not be negative, but is %', blocking_tree_at.max_siblings
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'NULL shows all of them.';
+    END IF;
+    -- Outside its range a kept incident knows only what reaches into the range.
+    SELECT r.incident, r.since, r.until INTO kept
+    FROM lock_history.recorded AS r WHERE r.incident = lock_history.incident();
+    IF blocking_tree_at.at NOT BETWEEN kept.since AND kept.until THEN
+        RAISE EXCEPTION 'incident "%" does not tell about %', kept.incident, blocking_tree_at.at
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = pg_catalog.format('It was kept from %s to %s.', kept.since, kept.until),
+                  HINT = 'RESET pg_lock_history.incident to read the ring.';
+    END IF;
+
     -- a server that is not recorded here shows all those that are
-    nodes := ARRAY(SELECT s.node_id FROM lock_history.node_state AS s
+    nodes := ARRAY(SELECT s.node_id FROM lock_history.recorded AS s
                    WHERE wanted_node IS NULL OR s.node = wanted_node);
 
     -- One wait a process: the end of the one before is known to within a
@@ -193,7 +208,7 @@ BEGIN
     FROM graph AS g
     CROSS JOIN LATERAL lock_history.forest(g.pids, g.children, g.parents, blocking_tree_at.max_siblings) AS f
     JOIN member AS r ON r.no = f.root
-    JOIN lock_history.node_state AS n ON n.node_id = r.node_id
+    JOIN lock_history.recorded AS n ON n.node_id = r.node_id
     LEFT JOIN member AS m ON m.no = f.member
     LEFT JOIN blocked AS b ON b.node_id = m.node_id AND b.child = m.proc_key
     -- The tree with most processes in it comes first.
@@ -231,10 +246,12 @@ SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT t
     FROM lock_history.blocking_tree_at(
-        lock_history.moment(blocking_tree_at.at, statement_timestamp()),
+        lock_history.moment(blocking_tree_at.at, coalesce(
+            (SELECT r.until FROM lock_history.recorded AS r WHERE r.incident = lock_history.incident()),
+            statement_timestamp())),
         blocking_tree_at.node, blocking_tree_at.max_siblings) AS t
 $$;
 COMMENT ON FUNCTION lock_history.blocking_tree_at(text, text, integer) IS
-    'The same by a written time: 14:32 is the latest 14:32 that is not in the future, anything else is read as a timestamptz';
+    'The same by a written time: 14:32 is the latest 14:32 that is not in the future, or not after the end of the kept incident that is read; anything else is read as a timestamptz';
 REVOKE ALL ON FUNCTION lock_history.blocking_tree_at(text, text, integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION lock_history.blocking_tree_at(text, text, integer) TO pg_monitor;

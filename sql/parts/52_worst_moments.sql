@@ -21,27 +21,46 @@ AS $$
 #variable_conflict use_column
 DECLARE
     wanted_node text := coalesce(worst_moments.node, lock_history.local_node());
-    lower_bound timestamptz := coalesce(worst_moments.since, '-infinity');
-    upper_bound timestamptz := coalesce(worst_moments.until, statement_timestamp());
-    nodes       integer[] := ARRAY(SELECT s.node_id FROM lock_history.node_state AS s
+    -- outside its range a kept incident does not know all who waited
+    kept        lock_history.recorded := (SELECT r FROM lock_history.recorded AS r
+                                          WHERE r.incident = lock_history.incident());
+    lower_bound timestamptz := coalesce(greatest(worst_moments.since, kept.since), '-infinity');
+    upper_bound timestamptz := coalesce(least(worst_moments.until, kept.until), statement_timestamp());
+    nodes       integer[] := ARRAY(SELECT s.node_id FROM lock_history.recorded AS s
                                    WHERE wanted_node IS NULL OR s.node = wanted_node);
     segments    smallint[] := ARRAY(SELECT r.seg FROM lock_history.ring_segment AS r
                                     WHERE r.closed_at IS NULL OR r.closed_at > lower_bound - interval '1 min');
     moment      record;
+    still       lock_history.wait_episode[];  -- open waits: found once, not for each moment
 BEGIN
+    IF worst_moments.n < 0 THEN
+        RAISE EXCEPTION 'n must not be negative, but is %', worst_moments.n
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'It is the number of moments to list; NULL lists all.';
+    END IF;
+    IF worst_moments.since > worst_moments.until THEN
+        RAISE EXCEPTION 'since (%) is after until (%)', worst_moments.since, worst_moments.until
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+
+    SELECT pg_catalog.array_agg(w) INTO still
+    FROM lock_history.wait_episode AS w
+    WHERE w.is_open AND w.wait_start < upper_bound AND w.node_id = ANY (nodes)
+      AND (w.wait_end IS NULL OR w.wait_end > lower_bound);
+
     FOR moment IN
-        WITH event AS (
-            SELECT greatest(w.wait_start, lower_bound) AS at, 1 AS change
+        WITH span AS (
+            SELECT w.wait_start, w.wait_end
             FROM lock_history.wait_episode AS w
-            WHERE w.wait_start < upper_bound AND w.node_id = ANY (nodes)
-              AND (w.is_open OR w.wait_end > lower_bound) AND (w.is_open OR w.seg = ANY (segments))
-              AND (NOT w.is_open OR w.wait_end IS NULL OR w.wait_end > lower_bound)
+            WHERE NOT w.is_open AND w.wait_start < upper_bound AND w.node_id = ANY (nodes)
+              AND w.wait_end > lower_bound AND w.seg = ANY (segments)
             UNION ALL
-            SELECT coalesce(w.wait_end, 'infinity'), -1
-            FROM lock_history.wait_episode AS w
-            WHERE w.wait_start < upper_bound AND w.node_id = ANY (nodes)
-              AND (w.is_open OR w.wait_end > lower_bound) AND (w.is_open OR w.seg = ANY (segments))
-              AND (NOT w.is_open OR w.wait_end IS NULL OR w.wait_end > lower_bound)
+            SELECT w.wait_start, w.wait_end FROM pg_catalog.unnest(still) AS w
+        ), event AS (
+            SELECT greatest(s.wait_start, lower_bound) AS at, 1 AS change
+            FROM span AS s
+            UNION ALL
+            SELECT coalesce(s.wait_end, 'infinity'), -1
+            FROM span AS s
         ), step AS (
             SELECT e.at, pg_catalog.sum(pg_catalog.sum(e.change)) OVER (ORDER BY e.at) AS waiting,
                    pg_catalog.lead(e.at) OVER (ORDER BY e.at) AS next_at
@@ -72,14 +91,19 @@ BEGIN
                pg_catalog.count(DISTINCT (w.node_id, e.proc)) FILTER (WHERE e.proc IS NOT NULL),
                pg_catalog.max(moment.look_at - w.wait_start)
           INTO waiting, roots, longest
-        FROM lock_history.wait_episode AS w
+        FROM (SELECT l.node_id, l.wait_id, l.wait_start, l.edge_kind, l.edge_proc, l.edge_from, l.edge_to
+              FROM lock_history.wait_episode AS l
+              WHERE NOT l.is_open AND l.wait_start BETWEEN moment.began AND moment.look_at AND l.node_id = ANY (nodes)
+                AND l.wait_end > moment.look_at AND l.seg = ANY (segments)
+              UNION ALL
+              SELECT l.node_id, l.wait_id, l.wait_start, l.edge_kind, l.edge_proc, l.edge_from, l.edge_to
+              FROM pg_catalog.unnest(still) AS l
+              WHERE l.wait_start BETWEEN moment.began AND moment.look_at
+                AND (l.wait_end IS NULL OR l.wait_end > moment.look_at)) AS w
         LEFT JOIN LATERAL unnest(w.edge_kind, w.edge_proc, w.edge_from, w.edge_to) AS e(kind, proc, since, until)
                ON e.kind = 3 AND (e.until IS NULL OR e.until > moment.look_at)
                   AND (e.since <= moment.look_at
-                       OR e.since = (SELECT pg_catalog.min(f.since) FROM pg_catalog.unnest(w.edge_from) AS f(since)))
-        WHERE w.wait_start BETWEEN moment.began AND moment.look_at AND w.node_id = ANY (nodes)
-          AND (w.is_open OR w.wait_end > moment.look_at) AND (w.is_open OR w.seg = ANY (segments))
-          AND (NOT w.is_open OR w.wait_end IS NULL OR w.wait_end > moment.look_at);
+                       OR e.since = (SELECT pg_catalog.min(f.since) FROM pg_catalog.unnest(w.edge_from) AS f(since)));
         RETURN NEXT;
     END LOOP;
 END

@@ -21,7 +21,7 @@ BEGIN
            n.node, p.pid, coalesce(p.leader_pid, p.pid) AS leader_pid
       INTO w
     FROM lock_history.wait_episode AS e
-    JOIN lock_history.node_state AS n ON n.node_id = e.node_id
+    JOIN lock_history.recorded AS n ON n.node_id = e.node_id
     LEFT JOIN lock_history.process AS p ON p.seg = e.seg AND p.actor_id = e.actor_id AND (p.node_id = e.node_id) IS TRUE
     WHERE e.wait_id = blocking_all.wait_id
     LIMIT 1;

@@ -11,6 +11,7 @@ AS $$
         SELECT right(c.relname, 1)::smallint AS seg, sum(pg_total_relation_size(c.oid)) AS bytes
         FROM pg_class AS c
         WHERE c.relnamespace = 'lock_history'::regnamespace AND c.relispartition AND c.relkind = 'r'
+          AND c.relname ~ '_[0-7]$'
         GROUP BY 1
     ), segment AS (
         SELECT s.seg, s.opened_at, s.closed_at, s.is_empty, l.bytes
@@ -38,6 +39,16 @@ AS $$
                (SELECT min(s.opened_at)::text FROM segment AS s WHERE NOT s.is_empty)
         UNION ALL
         SELECT 'size_on_disk', (SELECT pg_size_pretty(sum(s.bytes)) FROM segment AS s)
+        UNION ALL
+        -- kept incidents do not count for max_size
+        SELECT 'kept_incidents',
+               (SELECT count(*) || ', ' || pg_size_pretty(
+                           (SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class AS c
+                            WHERE c.relnamespace = 'lock_history'::regnamespace AND c.relkind = 'r' AND c.relname ~ '^kept_'))
+                FROM lock_history.recorded AS r WHERE r.incident IS NOT NULL)
+        UNION ALL
+        -- not incident(): who reads one that is gone is to see it here
+        SELECT 'reading_incident', nullif(current_setting('pg_lock_history.incident', true), '')
         UNION ALL
         SELECT 'nodes', (SELECT coalesce(string_agg(n.node, ', ' ORDER BY n.node), '') FROM lock_history.node_state AS n)
     ) AS f

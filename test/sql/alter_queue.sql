@@ -33,3 +33,8 @@ SELECT * FROM lock_history.worst_moments(pg_temp.t(0), pg_temp.t(1.2), 10, 'n1')
 SELECT * FROM lock_history.worst_moments(pg_temp.t(1.2), pg_temp.t(1.5), 10, 'n1');
 SELECT pid, state, sessions_blocked, blocked_time, first_seen, last_seen, query
 FROM lock_history.root_blockers WHERE node = 'n1' ORDER BY blocked_time DESC;
+-- within a range only what was in it counts; what goes on has no end
+SELECT pid, sessions_blocked, blocked_time, first_seen, last_seen
+FROM lock_history.root_blockers(pg_temp.t(0.75), pg_temp.t(2), 'n1') ORDER BY blocked_time DESC;
+SELECT count(*) FROM lock_history.root_blockers(pg_temp.t(4), NULL, 'n1');
+SELECT count(*) AS differ FROM (SELECT r FROM lock_history.root_blockers AS r EXCEPT ALL SELECT r FROM lock_history.root_blockers(pg_temp.t(0), NULL, 'n1') AS r) AS d;

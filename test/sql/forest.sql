@@ -39,3 +39,19 @@ FROM lock_history.forest('{10,20,30,40}', '{2,3,4}', '{1,2,2}', 1) AS f;
 SELECT count(*), max(level), max(cardinality(path))
 FROM lock_history.forest(ARRAY(SELECT generate_series(1, 3000)), ARRAY(SELECT generate_series(2, 3000)),
                          ARRAY(SELECT generate_series(1, 2999)), 50);
+-- a process that nobody described has no pid
+SELECT f.path, f.member FROM lock_history.forest(ARRAY[NULL, 20, NULL], '{2,3}', '{1,2}', 50) AS f;
+SELECT f.path, f.root FROM lock_history.forest(ARRAY[NULL, 20], '{1,2}', '{2,1}', 50) AS f;
+-- nothing is collapsed when no number is given
+SELECT count(*) FROM lock_history.forest(ARRAY(SELECT generate_series(1, 100)), ARRAY(SELECT generate_series(2, 100)), array_fill(1, ARRAY[99]), NULL);
+-- arguments are checked
+\set VERBOSITY terse
+SELECT * FROM lock_history.forest('{1,2}', '{2}', '{3}', 50);
+SELECT * FROM lock_history.forest('{1,2}', '{0}', '{1}', 50);
+SELECT * FROM lock_history.forest('{1,2,3}', '{3,2}', '{1,1}', 50);
+SELECT * FROM lock_history.forest('{1,2}', '{2}', '{1,1}', 50);
+SELECT * FROM lock_history.forest('{1,2}', '{NULL}', '{1}', 50);
+SELECT * FROM lock_history.forest('{{1,2}}', '{2}', '{1}', 50);
+SELECT * FROM lock_history.forest('{1,2}', '{2}', '{1}', -1);
+SELECT * FROM lock_history.forest(NULL, '{1}', '{1}', 50);
+SELECT * FROM lock_history.forest(NULL, NULL, NULL, 50);

@@ -17,11 +17,16 @@ ORDER BY 1, a.attnum;
 SELECT p.oid::regprocedure AS function
 FROM pg_proc AS p
 WHERE p.pronamespace = 'lock_history'::regnamespace AND obj_description(p.oid, 'pg_proc') IS NULL;
--- each function has a search_path of its own and runs with its caller's rights
+-- each function has a search_path of its own
 SELECT p.oid::regprocedure AS function
 FROM pg_proc AS p
 WHERE p.pronamespace = 'lock_history'::regnamespace
-  AND (p.prosecdef OR NOT coalesce(p.proconfig, '{}') @> '{"search_path=pg_catalog, pg_temp"}');
+  AND NOT coalesce(p.proconfig, '{}') @> '{"search_path=pg_catalog, pg_temp"}';
+-- and runs with its caller's rights, but for these, which nobody may call unless granted on purpose
+SELECT p.oid::regprocedure AS function, array_length(p.proacl, 1) AS grantees
+FROM pg_proc AS p
+WHERE p.pronamespace = 'lock_history'::regnamespace AND p.prosecdef
+ORDER BY 1;
 -- nothing is granted to PUBLIC
 SELECT c.oid::regclass AS relation
 FROM pg_class AS c, aclexplode(c.relacl) AS a

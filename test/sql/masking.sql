@@ -8,13 +8,7 @@ CREATE ROLE regress_plh_monitor IN ROLE pg_monitor;
 CREATE ROLE regress_plh_nobody;
 CREATE ROLE regress_plh_group;
 GRANT regress_plh_group TO regress_plh_reader;
--- by hand what a grant to a reader is: the views, and the functions with what they read
-GRANT USAGE ON SCHEMA lock_history TO regress_plh_reader;
-GRANT SELECT ON lock_history.waits, lock_history.blocking, lock_history.root_blockers, lock_history.short_waits,
-    lock_history.gaps, lock_history.health, lock_history.process, lock_history.wait_episode, lock_history.node_state,
-    lock_history.ring_segment TO regress_plh_reader;
-GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lock_history TO regress_plh_reader;
-REVOKE EXECUTE ON FUNCTION lock_history.announce() FROM regress_plh_reader;
+SELECT lock_history.grant_reader('regress_plh_reader');
 SELECT pg_temp.add_node('here', true) AS here, pg_temp.add_node('elsewhere') AS elsewhere \gset
 -- 101 blocks, of another role; 102 waits, of the reader's; 103 waits, of a group the reader is in; 104 has no role
 SELECT pg_temp.add_actor(n, 101, role => 'regress_plh_own'), pg_temp.add_actor(n, 102, role => 'regress_plh_reader'),

@@ -36,8 +36,26 @@ FROM (VALUES
     (7, 'health', 'SELECT * FROM lock_history.health'),
     (8, 'blocking_tree_at', $$SELECT * FROM lock_history.blocking_tree_at('2026-03-01 14:30:01+00')$$),
     (9, 'blocking_all', 'SELECT * FROM lock_history.blocking_all(3)'),
-    (10, 'worst_moments', 'SELECT * FROM lock_history.worst_moments()')
+    (10, 'worst_moments', 'SELECT * FROM lock_history.worst_moments()'),
+    (11, 'root_blockers()', $$SELECT * FROM lock_history.root_blockers('2026-03-01 14:30:01+00')$$)
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
-SELECT pg_temp.locks_taken('SELECT * FROM lock_history.status()') <= 64 AS status_fits;
+SELECT pg_temp.locks_taken('SELECT * FROM lock_history.status()') <= 64 AS status_fits, pg_temp.locks_taken('SELECT * FROM lock_history.kept') <= 64 AS kept_fits;
+-- reading a kept incident too
+SELECT lock_history.keep(pg_temp.t(0), pg_temp.t(10), 'kept', 'n1');
+SET pg_lock_history.incident = 'kept';
+SELECT s.what, l.taken BETWEEN 2 AND 64 AS fits, CASE WHEN l.taken NOT BETWEEN 2 AND 64 THEN l.taken END AS taken
+FROM (VALUES
+    (1, 'waits', 'SELECT * FROM lock_history.waits'),
+    (2, 'blocking', 'SELECT * FROM lock_history.blocking'),
+    (3, 'root_blockers', 'SELECT * FROM lock_history.root_blockers'),
+    (4, 'short_waits', 'SELECT * FROM lock_history.short_waits'),
+    (5, 'gaps', 'SELECT * FROM lock_history.gaps'),
+    (6, 'health', 'SELECT * FROM lock_history.health'),
+    (7, 'blocking_tree_at', $$SELECT * FROM lock_history.blocking_tree_at('14:30:01')$$),
+    (8, 'blocking_all', 'SELECT * FROM lock_history.blocking_all(3)'),
+    (9, 'worst_moments', 'SELECT * FROM lock_history.worst_moments()')
+) AS s(no, what, statement)
+CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
+ORDER BY s.no;

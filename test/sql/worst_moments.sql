@@ -31,3 +31,10 @@ SELECT at, waiting, longest FROM lock_history.worst_moments(pg_temp.t(30000), pg
 SELECT at BETWEEN pg_temp.t(30000) + 0.9 * (now() - pg_temp.t(30000)) - interval '1 hour' AND now() - interval '1 s' AS late_but_past,
        waiting, longest = at - pg_temp.t(30000) AS longest_fits
 FROM lock_history.worst_moments(pg_temp.t(30000), node => 'n1');
+-- refused
+\set VERBOSITY terse
+SELECT * FROM lock_history.worst_moments(n => -1);
+SELECT * FROM lock_history.worst_moments(pg_temp.t(20), pg_temp.t(10));
+SELECT * FROM lock_history.root_blockers(pg_temp.t(20), pg_temp.t(10));
+SELECT * FROM lock_history.blocking_tree_at(pg_temp.t(12), 'n1', -1);
+SELECT count(*) FROM lock_history.worst_moments(n => 0);

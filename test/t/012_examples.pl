@@ -54,6 +54,7 @@ $node->safe_psql('postgres', 'CREATE EXTENSION pg_stat_statements') if $has_stat
 # Names and statements as long as those of a real schema; a pid, a prepared
 # transaction and a queue; one wait that is over, and one that goes on.
 $node->safe_psql('postgres', q{
+	CREATE ROLE alice;
 	CREATE TABLE public.customer_orders_of_the_current_year (id int, note text);
 	BEGIN; LOCK TABLE customer_orders_of_the_current_year; PREPARE TRANSACTION 'nightly transfer';});
 my @waiting;

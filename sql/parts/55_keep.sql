@@ -1,0 +1,237 @@
+-- Incidents that outlive the ring.
+--
+-- keep() copies what touches a range into segment 8, where the views find it
+-- when pg_lock_history.incident says its name.  The waits are copied as
+-- wait_episode shows them, so that all is settled that is settled by the state
+-- of the ring: which row of a wait counts, and how it ended.
+--
+-- These run with their owner's rights, so that EXECUTE can be granted.  The
+-- incident setting is off inside: what is kept comes out of the ring.
+CREATE FUNCTION lock_history.keep(since timestamptz, until timestamptz, name text, node text DEFAULT NULL)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+SET pg_lock_history.incident = ''
+AS $$
+#variable_conflict use_column
+DECLARE
+    kept_now    timestamptz := pg_catalog.clock_timestamp();
+    wanted_node text := coalesce(keep.node, lock_history.local_node());
+    source      record;
+    segments    smallint[];
+    new_id      integer;
+    waits       bigint;
+    short_waits bigint;
+    bytes       bigint;
+BEGIN
+    IF keep.since IS NULL OR keep.until IS NULL THEN
+        RAISE EXCEPTION 'since and until must be given'
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'As in SELECT lock_history.keep(now() - interval ''10 min'', now(), ''lunch time'').';
+    END IF;
+    IF coalesce(pg_catalog.btrim(keep.name), '') = '' THEN
+        RAISE EXCEPTION 'an incident must have a name'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'It is kept and read by that name.';
+    END IF;
+    IF keep.since > keep.until THEN
+        RAISE EXCEPTION 'since (%) is after until (%)', keep.since, keep.until
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    IF keep.until > kept_now THEN
+        RAISE EXCEPTION 'until (%) is in the future', keep.until
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Use now() for what happened so far.';
+    END IF;
+    SELECT r.node_id, r.node, r.system_identifier INTO source FROM lock_history.recorded AS r WHERE r.incident IS NULL AND r.node = wanted_node;
+    IF source.node_id IS NULL THEN
+        RAISE EXCEPTION '%', coalesce(pg_catalog.format('server "%s" is not recorded here', wanted_node), 'this server is not recorded here')
+            USING ERRCODE = 'undefined_object',
+                  HINT = 'Give one of these as node: ' || coalesce(
+                      (SELECT pg_catalog.string_agg(pg_catalog.format('"%s"', n.node), ', ' ORDER BY n.node)
+                       FROM lock_history.recorded AS n WHERE n.incident IS NULL), 'there are none yet') || '.';
+    END IF;
+
+    -- before anything is locked: the writer may need it
+    PERFORM lock_history.flush_local(source.node, keep.until);
+
+    -- One at a time, readers are not in the way: names and numbers are given out here.
+    LOCK TABLE lock_history.kept_incident IN SHARE ROW EXCLUSIVE MODE;
+    IF EXISTS (SELECT FROM lock_history.kept_incident AS k WHERE k.name = keep.name) THEN
+        RAISE EXCEPTION 'incident "%" is kept already', keep.name
+            USING ERRCODE = 'duplicate_object',
+                  HINT = 'Choose another name, or remove the old one with SELECT lock_history.forget(' || pg_catalog.quote_literal(keep.name) || ').';
+    END IF;
+    SELECT coalesce(pg_catalog.max(k.kept_id), 0) + 1 INTO new_id FROM lock_history.kept_incident AS k;
+    segments := ARRAY(SELECT r.seg FROM lock_history.ring_segment AS r
+                      -- a minute for clocks that were set back
+                      WHERE r.closed_at IS NULL OR r.closed_at > keep.since - interval '1 min');
+
+    WITH wait AS MATERIALIZED (
+        SELECT w.seg, w.wait_id, w.proc_key, w.actor_id, w.is_open AND w.wait_end IS NULL AS goes_on,
+               w.wait_start, w.wait_end, w.granted, w.outcome, w.samples,
+               w.locktype, w.mode, w.mode_number, w.object, w.database, w.datname, w.relation, w.page, w.tuple,
+               w.virtualxid, w.transactionid, w.classid, w.objid, w.objsubid,
+               w.lock_key, w.queue_key, w.in_cycle, w.hard_count, w.soft_count, w.soft_pids,
+               w.edge_kind, w.edge_proc, w.edge_pid, w.edge_actor, w.edge_modes, w.edge_from, w.edge_to
+        FROM lock_history.wait_episode AS w
+        WHERE w.wait_start <= keep.until AND w.node_id = source.node_id
+          AND (w.is_open OR w.wait_end >= keep.since) AND (w.is_open OR w.seg = ANY (segments))
+          AND (NOT w.is_open OR w.wait_end IS NULL OR w.wait_end >= keep.since)
+    ), who AS (
+        -- An actor may be in several segments, and says the same in each.
+        INSERT INTO lock_history.kept_actor (
+            seg, node_id, actor_id, proc_key, seen_at, pid, leader_pid, gid, backend_start, backend_type, datid, datname,
+            usesysid, usename, application_name, client_addr, state, state_change, xact_start, query_start, query_id, query)
+        SELECT DISTINCT ON (a.actor_id)
+               8, -new_id, a.actor_id, a.proc_key, a.seen_at, a.pid, a.leader_pid, a.gid, a.backend_start, a.backend_type,
+               a.datid, a.datname, a.usesysid, a.usename, a.application_name, a.client_addr, a.state, a.state_change,
+               a.xact_start, a.query_start, a.query_id, a.query
+        FROM (SELECT w.seg, w.actor_id FROM wait AS w
+              UNION
+              SELECT w.seg, e.actor FROM wait AS w CROSS JOIN LATERAL pg_catalog.unnest(w.edge_actor) AS e(actor)) AS named
+        JOIN lock_history.actor AS a
+             ON a.seg = named.seg AND a.actor_id = named.actor_id AND (a.node_id = source.node_id) IS TRUE
+        ORDER BY a.actor_id, a.seen_at DESC
+    )
+    INSERT INTO lock_history.kept_episode (
+        seg, node_id, run, wait_id, proc_key, actor_id, written_at, wait_start, wait_end, granted, outcome, samples,
+        locktype, mode, mode_number, object, database, datname, relation, page, tuple,
+        virtualxid, transactionid, classid, objid, objsubid,
+        lock_key, queue_key, in_cycle, hard_count, soft_count, soft_pids,
+        edge_kind, edge_proc, edge_pid, edge_actor, edge_modes, edge_from, edge_to)
+    SELECT 8, -new_id, 0, w.wait_id, w.proc_key, w.actor_id, kept_now, w.wait_start,
+           -- not before it began: clocks may differ
+           CASE WHEN w.goes_on THEN greatest(kept_now, w.wait_start) ELSE w.wait_end END,
+           w.granted, CASE WHEN w.goes_on THEN 'unknown' ELSE w.outcome END, w.samples,
+           w.locktype, w.mode, w.mode_number, w.object, w.database, w.datname, w.relation, w.page, w.tuple,
+           w.virtualxid, w.transactionid, w.classid, w.objid, w.objsubid,
+           w.lock_key, w.queue_key, w.in_cycle, w.hard_count, w.soft_count, w.soft_pids,
+           w.edge_kind, w.edge_proc, w.edge_pid, w.edge_actor, w.edge_modes, w.edge_from, w.edge_to
+    FROM wait AS w;
+    GET DIAGNOSTICS waits = ROW_COUNT;
+
+    INSERT INTO lock_history.kept_short_wait (
+        seg, node_id, at, datname, locktype, database, relation, object, mode, query_id, text_hash, root_pid,
+        root_backend_start, waits, total_ms, max_ms)
+    SELECT 8, -new_id, s.at, s.datname, s.locktype, s.database, s.relation, s.object, s.mode, s.query_id, s.text_hash,
+           s.root_pid, s.root_backend_start, s.waits, s.total_ms, s.max_ms
+    FROM lock_history.short_wait AS s
+    WHERE s.seg < 8 AND s.node_id = source.node_id AND s.at BETWEEN keep.since - interval '1 s' AND keep.until;
+    GET DIAGNOSTICS short_waits = ROW_COUNT;
+
+    IF waits = 0 AND short_waits = 0 THEN
+        RAISE EXCEPTION 'nothing to keep: nobody waited on server "%" from % to %', source.node, keep.since, keep.until
+            USING ERRCODE = 'no_data_found',
+                  HINT = 'lock_history.worst_moments() lists when sessions waited, lock_history.gaps when nobody was looking.';
+    END IF;
+
+    -- as shown, with the one that lasts
+    INSERT INTO lock_history.kept_gap (seg, node_id, run, began, ended, reason, lost, detail)
+    SELECT 8, -new_id, 0, g.began, coalesce(g.ended, greatest(kept_now, g.began)), g.reason, coalesce(g.lost, 0), g.detail
+    FROM lock_history.gaps AS g
+    WHERE g.node = source.node AND g.began <= keep.until AND (g.ended IS NULL OR g.ended >= keep.since);
+
+    INSERT INTO lock_history.kept_health_minute (
+        seg, node_id, run, minute, ticks_due, ticks_done, ticks_late, ticks_missed, period_ms,
+        probe_us_p50, probe_us_p99, probe_us_max, hold_us_p99, hold_us_max, partitions_taken, partitions_busy,
+        cpu_ms, rows_written, rows_merged, rows_dropped, errors)
+    SELECT 8, -new_id, h.run, h.minute, h.ticks_due, h.ticks_done, h.ticks_late, h.ticks_missed, h.period_ms,
+           h.probe_us_p50, h.probe_us_p99, h.probe_us_max, h.hold_us_p99, h.hold_us_max, h.partitions_taken, h.partitions_busy,
+           h.cpu_ms, h.rows_written, h.rows_merged, h.rows_dropped, h.errors
+    FROM lock_history.health_minute AS h
+    WHERE h.seg < 8 AND h.node_id = source.node_id AND h.minute BETWEEN keep.since - interval '1 min' AND keep.until;
+
+    SELECT pg_catalog.sum(l.bytes) INTO bytes
+    FROM (SELECT pg_catalog.pg_column_size(e) AS bytes FROM lock_history.kept_episode AS e WHERE e.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(a) FROM lock_history.kept_actor AS a WHERE a.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(s) FROM lock_history.kept_short_wait AS s WHERE s.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(g) FROM lock_history.kept_gap AS g WHERE g.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(h) FROM lock_history.kept_health_minute AS h WHERE h.node_id = -new_id) AS l;
+
+    INSERT INTO lock_history.kept_incident (
+        name, kept_id, node, system_identifier, since, until, kept_at, kept_by, waits, short_waits, size_bytes)
+    VALUES (keep.name, new_id, source.node, source.system_identifier, keep.since, keep.until, kept_now,
+            session_user, waits, short_waits, bytes);
+    RETURN waits;
+END
+$$;
+COMMENT ON FUNCTION lock_history.keep(timestamptz, timestamptz, text, text) IS
+    'Copies what was waited for from since to until out of the ring, to be read by name with pg_lock_history.incident; returns the number of waits (node: default this server)';
+REVOKE ALL ON FUNCTION lock_history.keep(timestamptz, timestamptz, text, text) FROM PUBLIC;
+
+-- For keep() and reset(): what this server saw up to a moment is in the tables
+-- when it returns.  Only where there is a worker that writes to this database;
+-- anything else is a history of before, and complete as it is.
+CREATE FUNCTION lock_history.flush_local(node text, until timestamptz)
+RETURNS void
+LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    recording boolean;
+BEGIN
+    SELECT pg_catalog.count(*) = 2 INTO recording
+    FROM lock_history.worker_status() AS w
+    WHERE (w.key = 'node' AND w.value = flush_local.node)
+       OR (w.key = 'database' AND w.value = pg_catalog.current_database());
+    IF NOT recording OR pg_catalog.current_setting('pg_lock_history.conninfo', true) <> ''
+       OR EXISTS (SELECT FROM lock_history.worker_status() AS w
+                  WHERE w.key = 'last_flush' AND w.value::timestamptz > flush_local.until) THEN
+        RETURN;
+    END IF;
+    IF NOT lock_history.flush('10 s') THEN
+        RAISE WARNING 'the history may not be complete up to %', flush_local.until
+            USING DETAIL = 'The worker did not write what it has within 10 s.', HINT = 'lock_history.status() says why.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION lock_history.flush_local(text, timestamptz) IS
+    'internal: flush() where the worker of this server writes to this database, and has not written what happened up to then';
+REVOKE ALL ON FUNCTION lock_history.flush_local(text, timestamptz) FROM PUBLIC;
+
+CREATE FUNCTION lock_history.forget(name text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    old_id integer;
+BEGIN
+    LOCK TABLE lock_history.kept_incident IN SHARE ROW EXCLUSIVE MODE;  -- as keep() does
+    DELETE FROM lock_history.kept_incident AS k WHERE k.name = forget.name RETURNING k.kept_id INTO old_id;
+    IF old_id IS NULL THEN
+        RAISE EXCEPTION 'there is no kept incident "%"', forget.name
+            USING ERRCODE = 'undefined_object', HINT = 'SELECT name FROM lock_history.kept lists them.';
+    END IF;
+    DELETE FROM lock_history.kept_episode AS e WHERE e.node_id = -old_id;
+    DELETE FROM lock_history.kept_actor AS a WHERE a.node_id = -old_id;
+    DELETE FROM lock_history.kept_short_wait AS s WHERE s.node_id = -old_id;
+    DELETE FROM lock_history.kept_gap AS g WHERE g.node_id = -old_id;
+    DELETE FROM lock_history.kept_health_minute AS h WHERE h.node_id = -old_id;
+END
+$$;
+COMMENT ON FUNCTION lock_history.forget(text) IS 'Removes a kept incident';
+REVOKE ALL ON FUNCTION lock_history.forget(text) FROM PUBLIC;
+
+CREATE VIEW lock_history.kept AS
+SELECT k.name, k.node, k.since, k.until, k.kept_at, k.kept_by, k.waits, k.short_waits, k.size_bytes
+FROM lock_history.kept_incident AS k;
+
+GRANT SELECT ON lock_history.kept TO pg_monitor;
+COMMENT ON VIEW lock_history.kept IS
+    'Incidents that keep() copied out of the ring; SET pg_lock_history.incident = name reads one';
+COMMENT ON COLUMN lock_history.kept.name IS 'name to read it by, with pg_lock_history.incident, and to forget() it';
+COMMENT ON COLUMN lock_history.kept.node IS 'server on which it was seen';
+COMMENT ON COLUMN lock_history.kept.since IS 'begin of the range that was kept';
+COMMENT ON COLUMN lock_history.kept.until IS 'end of the range that was kept';
+COMMENT ON COLUMN lock_history.kept.kept_at IS 'when it was kept; waits that went on then end there, with outcome unknown';
+COMMENT ON COLUMN lock_history.kept.kept_by IS 'role that kept it';
+COMMENT ON COLUMN lock_history.kept.waits IS 'number of rows in waits';
+COMMENT ON COLUMN lock_history.kept.short_waits IS 'number of rows in short_waits';
+COMMENT ON COLUMN lock_history.kept.size_bytes IS 'size of its rows; it does not count for max_size';

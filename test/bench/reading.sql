@@ -1,0 +1,81 @@
+-- A full ring: :episodes waits spread over the last 7 days, those of the last
+-- 8th of that in the segment that is open, each with an actor of its own and a
+-- row of when it was open; and on top a storm, five minutes ago: 1 000
+-- sessions behind one ALTER TABLE.  Seeded: the same at each run.
+--
+-- Psql variable: episodes.
+SELECT setseed(0.42) \g /dev/null
+INSERT INTO lock_history.node (node, system_identifier, server_version_num, first_seen)
+SELECT 'bench', s.system_identifier, 150000, now() - interval '7 days' FROM pg_control_system() AS s;
+INSERT INTO lock_history.run (node_id, run, started_at, heartbeat, batch, flush_period)
+SELECT n.node_id, 1, now() - interval '7 days', now(), 1, '1 day' FROM lock_history.node AS n WHERE n.node = 'bench';
+UPDATE lock_history.ring SET round = 1, is_empty = false,
+    opened_at = now() - (8 - seg) * interval '21 h', closed_at = CASE WHEN seg < 7 THEN now() - (7 - seg) * interval '21 h' END;
+
+CREATE TEMP TABLE wait AS
+SELECT w.no, (8 * (w.no - 1) / :episodes)::smallint AS seg,
+       now() - interval '168 h' + w.no * (interval '168 h' / (:episodes + 1)) AS began,
+       interval '200 ms' + random() * random() * interval '20 s' AS took,
+       w.no / 20 AS incident, w.no % 20 AS place
+FROM generate_series(1, :episodes) AS w(no)
+UNION ALL
+SELECT 100000000 + s.no, 7, now() - interval '5 min' + s.no * interval '5 ms', interval '90 s', 100000000, s.no
+FROM generate_series(0, 1000) AS s(no);
+
+INSERT INTO lock_history.actor (seg, node_id, actor_id, proc_key, seen_at, pid, backend_start, backend_type, datid, datname,
+    usesysid, usename, application_name, client_addr, state, state_change, xact_start, query_start, query_id, query)
+SELECT w.seg, n.node_id, hashint8extended(w.no, 1), hashint8extended(w.no, 2), w.began, 1000 + (w.no % 30000)::integer,
+       w.began - interval '1 h', 'client backend', 5, 'app', 10, 'postgres', 'bench', inet '192.0.2.7', 'active', w.began, w.began, w.began,
+       w.no % 500, 'UPDATE orders SET state = $1 /* ' || repeat(md5((w.no % 500)::text), 6) || ' */ WHERE id = ' || w.no
+FROM wait AS w, lock_history.node AS n WHERE n.node = 'bench'
+UNION ALL
+-- the root of each incident waits for nobody
+SELECT DISTINCT ON (w.incident, w.seg) w.seg, n.node_id, hashint8extended(w.incident, 3), hashint8extended(w.incident, 4), w.began,
+       50000 + (w.incident % 10000)::integer, w.began - interval '2 h', 'client backend', 5, 'app', 10, 'postgres', 'batch', inet '192.0.2.8',
+       'idle in transaction', w.began, w.began, w.began, 7, 'UPDATE stock SET reserved = reserved + 1'
+FROM wait AS w, lock_history.node AS n WHERE n.node = 'bench';
+
+-- the first of an incident behind the root, the others behind the first
+CREATE TEMP TABLE episode AS
+SELECT w.seg, n.node_id, 1::bigint AS run, w.no AS wait_id, hashint8extended(w.no, 2) AS proc_key, hashint8extended(w.no, 1) AS actor_id,
+       w.began + w.took AS written_at, w.began AS wait_start, w.began + w.took AS wait_end, true AS granted, 'granted' AS outcome,
+       100::bigint AS samples, 'relation' AS locktype, CASE w.place WHEN 0 THEN 'AccessExclusiveLock' ELSE 'AccessShareLock' END AS mode,
+       CASE w.place WHEN 0 THEN 8 ELSE 1 END::smallint AS mode_number, 'public.orders' AS object, 5::oid AS database, 'app' AS datname,
+       16385::oid AS relation, w.incident AS lock_key, w.no AS queue_key, false AS in_cycle,
+       (w.place = 0)::integer AS hard_count, (w.place > 0)::integer AS soft_count,
+       CASE WHEN w.place > 0 THEN ARRAY[1000 + ((w.no - w.place) % 30000)::integer] ELSE '{}' END AS soft_pids,
+       CASE WHEN w.place > 0 THEN '{2,3}'::smallint[] ELSE '{1,3}'::smallint[] END AS edge_kind,
+       CASE WHEN w.place > 0 THEN ARRAY[hashint8extended(w.no - w.place, 2), r.proc] ELSE ARRAY[r.proc, r.proc] END AS edge_proc,
+       CASE WHEN w.place > 0 THEN ARRAY[1000 + ((w.no - w.place) % 30000)::integer, r.pid] ELSE ARRAY[r.pid, r.pid] END AS edge_pid,
+       CASE WHEN w.place > 0 THEN ARRAY[hashint8extended(w.no - w.place, 1), r.actor] ELSE ARRAY[r.actor, r.actor] END AS edge_actor,
+       CASE WHEN w.place > 0 THEN '{256,0}'::integer[] ELSE '{8,0}'::integer[] END AS edge_modes,
+       ARRAY[w.began, w.began] AS edge_from, '{NULL,NULL}'::timestamptz[] AS edge_to
+FROM wait AS w
+CROSS JOIN LATERAL (SELECT hashint8extended(w.incident, 3) AS actor, hashint8extended(w.incident, 4) AS proc,
+                           50000 + (w.incident % 10000)::integer AS pid) AS r
+CROSS JOIN lock_history.node AS n WHERE n.node = 'bench';
+
+INSERT INTO lock_history.episode (seg, node_id, run, wait_id, proc_key, actor_id, written_at, wait_start, wait_end, granted, outcome,
+    samples, locktype, mode, mode_number, object, database, datname, relation, lock_key, queue_key, in_cycle, hard_count, soft_count,
+    soft_pids, edge_kind, edge_proc, edge_pid, edge_actor, edge_modes, edge_from, edge_to)
+SELECT * FROM episode ORDER BY wait_end;
+-- a third of them was seen open by a flush
+INSERT INTO lock_history.open (seg, node_id, run, wait_id, proc_key, actor_id, written_at, wait_start, wait_end, granted, outcome,
+    samples, locktype, mode, mode_number, object, database, datname, relation, lock_key, queue_key, in_cycle, hard_count, soft_count,
+    soft_pids, edge_kind, edge_proc, edge_pid, edge_actor, edge_modes, edge_from, edge_to)
+SELECT e.seg, e.node_id, e.run, e.wait_id, e.proc_key, e.actor_id, e.wait_start, e.wait_start, NULL, NULL, NULL,
+    e.samples, e.locktype, e.mode, e.mode_number, e.object, e.database, e.datname, e.relation, e.lock_key, e.queue_key, e.in_cycle,
+    e.hard_count, e.soft_count, e.soft_pids, e.edge_kind, e.edge_proc, e.edge_pid, e.edge_actor, e.edge_modes, e.edge_from, e.edge_to
+FROM episode AS e WHERE e.wait_id % 3 = 0 OR e.wait_id >= 100000000 ORDER BY e.wait_start;
+INSERT INTO lock_history.short_wait (seg, node_id, at, datname, locktype, database, relation, object, mode, query_id, root_pid, root_backend_start,
+    waits, total_ms, max_ms)
+SELECT w.seg, n.node_id, date_trunc('second', w.began), 'app', 'tuple', 5, 16385, 'public.orders', 'ExclusiveLock', w.no % 500, 1000, w.began, 7, 90, 30
+FROM wait AS w, lock_history.node AS n WHERE n.node = 'bench' AND w.no < 100000000;
+INSERT INTO lock_history.health_minute (seg, node_id, run, minute, ticks_due, ticks_done, ticks_late, ticks_missed, period_ms, probe_us_p50,
+    probe_us_p99, probe_us_max, hold_us_p99, hold_us_max, partitions_taken, partitions_busy, cpu_ms, rows_written, rows_merged, rows_dropped, errors)
+SELECT (m.no / 1260)::smallint, n.node_id, 1, now() - (10080 - m.no) * interval '1 min', 6000, 6000, 0, 0, 10, 12, 150, 400, 20, 90, 40, 0, 600, 50, 0, 0, 0
+FROM generate_series(0, 10079) AS m(no), lock_history.node AS n WHERE n.node = 'bench';
+ANALYZE;
+SELECT pg_size_pretty(sum(pg_total_relation_size(c.oid))) AS ring, (SELECT count(*) FROM lock_history.episode) AS episodes,
+       (SELECT count(*) FROM lock_history.actor) AS actors, (SELECT count(*) FROM lock_history.open) AS open_rows
+FROM pg_class AS c WHERE c.relnamespace = 'lock_history'::regnamespace AND c.relkind = 'r';
