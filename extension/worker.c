@@ -227,6 +227,7 @@ fill_probe_table(PlhProbes *probes)
 	probes->publish = plh_probe_publish;
 	probes->flushed = plh_probe_flushed;
 	probes->last_error = plh_probe_last_error;
+	probes->spare_slot = plh_probe_spare_slot;
 }
 
 void

@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"config":              {"querytext", "snapshot", "github.com/spf13/viper", "github.com/go-viper/mapstructure/v2"},
 	"sampler":             {"config", "episode", "history", "lockmgr", "report", "snapshot", "waitgraph"},
 	"store": {"config", "history", "lockmgr", "object", "querytext", "queue", "report", "ring", "snapshot",
-		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgtype"},
+		"github.com/jackc/pgservicefile", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgtype"},
 	"probe":    {"C", "lockmgr", "sampler", "snapshot"},
 	"livetest": {},
 	"lastword": {"snapshot"},

@@ -127,4 +127,6 @@ type Probes interface {
 	Log(Message) error
 	Publish(*Status) error
 	Flushed(ticket uint64) error
+	// SpareSlot reports whether more client slots are free than are reserved.
+	SpareSlot() (bool, error)
 }

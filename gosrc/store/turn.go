@@ -39,7 +39,7 @@ func (s *session) makeRoom(ctx context.Context, h *hand, c *config.Config) (ring
 		if d.Action == ring.Stay || d.Action == ring.Advance {
 			break
 		}
-		emptied, err := s.emptySegment(ctx, d.Next)
+		emptied, err := s.emptySegment(ctx, d.Next, c)
 		if err == nil && emptied {
 			err = s.measure(ctx, c)
 		}
@@ -55,13 +55,13 @@ func (s *session) makeRoom(ctx context.Context, h *hand, c *config.Config) (ring
 
 // emptySegment truncates seg unless somebody uses it. It never waits: a reader
 // that we queued behind would make all later readers queue behind us.
-func (s *session) emptySegment(ctx context.Context, seg int) (bool, error) {
+func (s *session) emptySegment(ctx context.Context, seg int, c *config.Config) (bool, error) {
 	var tables []string
 	for _, leaf := range leaves {
 		tables = append(tables, "lock_history."+leafName(leaf, seg))
 	}
 	list := strings.Join(tables, ", ")
-	err := pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
+	err := s.transact(ctx, c, func(tx pgx.Tx) error {
 		for _, sql := range []string{
 			`LOCK TABLE ` + list + ` IN ACCESS EXCLUSIVE MODE NOWAIT`,
 			`TRUNCATE TABLE ` + list,
