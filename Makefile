@@ -18,6 +18,7 @@ EXTVERSION := $(shell sed -n "s/^default_version *= *'\(.*\)'.*/\1/p" control/pg
 
 # One layer or view a file, in the order in which they are needed.
 SQL_PARTS = \
+	sql/parts/05_requirements.sql \
 	sql/parts/10_tables.sql \
 	sql/parts/20_worker.sql \
 	sql/parts/30_internal.sql \

@@ -12,6 +12,7 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
+#include "postmaster/postmaster.h"
 #include "storage/latch.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
@@ -141,6 +142,22 @@ plh_status_of(PgBackendStatus *array, const PGPROC *proc, int pid)
 		if (array[i].st_procpid == pid)
 			return &array[i];
 	return NULL;
+#endif
+}
+
+/*
+ * True when more client slots are free than are reserved.  Walks the list of
+ * free processes that far under its spinlock.
+ */
+static inline bool
+plh_slot_is_spare(void)
+{
+#if PG_VERSION_NUM >= 160000
+	int			n_free;
+
+	return HaveNFreeProcs(SuperuserReservedConnections + ReservedConnections + 1, &n_free);
+#else
+	return HaveNFreeProcs(ReservedBackends + 1);
 #endif
 }
 

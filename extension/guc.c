@@ -235,8 +235,8 @@ plh_define_settings(void)
 							&memory_limit, 64, 16, 16 * 1024, PGC_SIGHUP, GUC_UNIT_MB,
 							NULL, NULL, NULL);
 	DefineCustomBoolVariable("pg_lock_history.allow_published",
-							 "Reserved for history in a database that publishes all tables; has no effect in this version.",
-							 NULL,
+							 "Writes the history although a publication sends it to subscribers.",
+							 "When off, CREATE EXTENSION refuses such a database, and the writer stops when such a publication is made later.",
 							 &allow_published, false, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomEnumVariable("pg_lock_history.log_level",
 							 "Least important messages that go to the server log.",
@@ -290,5 +290,6 @@ plh_append_settings(StringInfo out)
 	plh_json_string(out, "query_text", query_text_options[query_text].name);
 	plh_json_int(out, "query_length", query_length);
 	plh_json_int(out, "memory_limit_mb", memory_limit);
+	plh_json_bool(out, "allow_published", allow_published);
 	plh_json_string(out, "log_level", log_level_options[log_level].name);
 }

@@ -180,6 +180,7 @@ extern int32_t plh_probe_log(int32_t level, const char *message, uint32_t messag
 extern int32_t plh_probe_publish(const PlhStatus *status);
 extern int32_t plh_probe_flushed(uint64_t ticket);
 extern int32_t plh_probe_last_error(char *text, uint32_t room);
+extern int32_t plh_probe_spare_slot(int32_t *spare);
 
 /* Members of a JSON object; out ends with the object's "{" or its last member. */
 extern void plh_json_string(StringInfo out, const char *key, const char *value);

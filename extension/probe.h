@@ -325,6 +325,12 @@ typedef struct PlhProbes
 
 	/* Text of the last PLH_ERROR; returns its length. */
 	int32_t		(*last_error) (char *text, uint32_t room);
+
+	/*
+	 * *spare is 1 when more client slots are free than are reserved, so that a
+	 * session of ours would not take one that a DBA may need; otherwise 0.
+	 */
+	int32_t		(*spare_slot) (int32_t *spare);
 } PlhProbes;
 
 /*

@@ -1,7 +1,8 @@
 /*
  * probe_server.c
  *		What Go tells others: the server log, the status that sessions see,
- *		the answers to flush(); and the text of a caught error.
+ *		the answers to flush(); the text of a caught error; and whether the
+ *		server has a client slot to spare.
  *
  * Messages of Go come here because ereport must not be called from Go: its
  * long jump would unwind Go frames.
@@ -141,4 +142,14 @@ plh_probe_flushed(uint64_t ticket)
 	PG_END_TRY();
 	plh_leave_probe();
 	return result;
+}
+
+/* Cannot raise: nothing but a spinlock is taken. */
+int32_t
+plh_probe_spare_slot(int32_t *spare)
+{
+	plh_enter_probe();
+	*spare = plh_slot_is_spare() ? 1 : 0;
+	plh_leave_probe();
+	return PLH_OK;
 }

@@ -230,6 +230,7 @@ fill_probe_table(PlhProbes *probes)
 	probes->live_waits = plh_probe_live_waits;
 	probes->flushed = plh_probe_flushed;
 	probes->last_error = plh_probe_last_error;
+	probes->spare_slot = plh_probe_spare_slot;
 }
 
 void

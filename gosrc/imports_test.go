@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 	"live":                {"history", "lockmgr", "object", "querytext", "snapshot", "waitgraph"},
 	"sampler":             {"config", "episode", "history", "live", "lockmgr", "querytext", "report", "snapshot", "waitgraph"},
 	"store": {"config", "history", "lockmgr", "object", "querytext", "queue", "report", "ring", "snapshot",
-		"github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgtype"},
+		"github.com/jackc/pgservicefile", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgtype"},
 	"probe":    {"C", "live", "lockmgr", "sampler", "snapshot"},
 	"livetest": {},
 	"lastword": {"snapshot"},

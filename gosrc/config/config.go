@@ -32,6 +32,7 @@ type Config struct {
 	QueryText        querytext.Mode
 	QueryLength      int   // bytes
 	MemoryLimit      int64 // bytes
+	AllowPublished   bool  // history may be sent to subscribers
 	LogLevel         string
 	Server           Server
 }
@@ -88,6 +89,7 @@ type object struct {
 		QueryText        string `mapstructure:"query_text"`
 		QueryLength      int    `mapstructure:"query_length"`
 		MemoryLimitMB    int64  `mapstructure:"memory_limit_mb"`
+		AllowPublished   bool   `mapstructure:"allow_published"`
 		LogLevel         string `mapstructure:"log_level"`
 	} `mapstructure:"settings"`
 	Server struct {
@@ -184,6 +186,7 @@ func (o *object) config() (Config, error) {
 		QueryText:        mode,
 		QueryLength:      s.QueryLength,
 		MemoryLimit:      s.MemoryLimitMB << 20,
+		AllowPublished:   s.AllowPublished,
 		LogLevel:         s.LogLevel,
 		Server: Server{
 			VersionNum:                   srv.VersionNum,

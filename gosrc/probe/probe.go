@@ -44,6 +44,7 @@ static inline int32_t call_live_waits(PlhProbes *p, const char *r, uint32_t leng
 	return p->live_waits(r, length, skipped);
 }
 static inline int32_t call_flushed(PlhProbes *p, uint64_t ticket) { return p->flushed(ticket); }
+static inline int32_t call_spare_slot(PlhProbes *p, int32_t *spare) { return p->spare_slot(spare); }
 static inline int32_t call_last_error(PlhProbes *p, char *text, uint32_t room) { return p->last_error(text, room); }
 */
 import "C"
@@ -342,6 +343,13 @@ func fill(to []C.char, s string) {
 // Flushed answers flush() up to ticket.
 func (t *Table) Flushed(ticket uint64) error {
 	return t.result("flushed", C.call_flushed(t.c, C.uint64_t(ticket)))
+}
+
+// SpareSlot implements sampler.Probes.
+func (t *Table) SpareSlot() (bool, error) {
+	var spare C.int32_t
+	err := t.result("spare slot", C.call_spare_slot(t.c, &spare))
+	return spare != 0, err
 }
 
 func (t *Table) result(name string, rc C.int32_t) error {

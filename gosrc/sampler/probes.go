@@ -132,4 +132,6 @@ type Probes interface {
 	LiveGraph(*live.Graph) error
 	LiveWaits(records []byte, skipped int) error
 	Flushed(ticket uint64) error
+	// SpareSlot reports whether more client slots are free than are reserved.
+	SpareSlot() (bool, error)
 }

@@ -77,6 +77,10 @@ type Sink interface {
 	RewriteOpen() bool
 	Configure(config.Config)
 	Poke()
+	// AskedForSlot reports whether a connection to this server waits to be told
+	// if a client slot is to spare; TellSlot tells.
+	AskedForSlot() bool
+	TellSlot(spare bool)
 	// Close asks to write what is queued and to leave the server.
 	Close()
 	WantTag(lockmgr.Tag)
@@ -233,6 +237,7 @@ func (s *Sampler) turn() (stop bool, err error) {
 		s.o.Sink.Close()
 	}
 	s.answer()
+	s.tellSlot()
 	s.speak()
 	s.rest()
 	if w.Reasons&(WokeNotify|WokeReload) != 0 || w.NowNs >= s.nextTurn || stop {
@@ -521,6 +526,19 @@ func (s *Sampler) answer() {
 			s.answered = done
 		}
 	}
+}
+
+// tellSlot answers the store, which cannot look into the server itself.
+func (s *Sampler) tellSlot() {
+	if !s.o.Sink.AskedForSlot() {
+		return
+	}
+	spare, err := s.o.Probes.SpareSlot()
+	if err != nil {
+		s.errors++
+		return // unanswered, the store gives up and asks again
+	}
+	s.o.Sink.TellSlot(spare)
 }
 
 // speak passes messages on to the server log.

@@ -45,6 +45,7 @@ type server struct {
 	shown    []Status
 	answered uint64
 	settings string
+	spare    bool // a client slot is
 	waitErr  error
 }
 
@@ -224,6 +225,8 @@ func (noNames) Role(uint32) string                { return "" }
 func (noNames) Gid(uint32) string                 { return "" }
 func (noNames) PreparedAt(uint32) snapshot.Micros { return 0 }
 
+func (s *server) SpareSlot() (bool, error) { return s.spare, nil }
+
 // recorder is a sink that writes at once.
 type recorder struct {
 	batches    []*history.Batch
@@ -235,6 +238,8 @@ type recorder struct {
 	poked      int
 	closed     int
 	tags       []lockmgr.Tag
+	asksSlot   bool
+	told       []bool // whether a slot is to spare
 }
 
 func (r *recorder) Push(b *history.Batch) {
@@ -256,9 +261,14 @@ func (r *recorder) RewriteOpen() bool {
 	r.rewrite = false
 	return rewrite
 }
-func (r *recorder) Configure(c config.Config)     { r.configured = append(r.configured, c) }
-func (r *recorder) Poke()                         { r.poked++ }
-func (r *recorder) Close()                        { r.closed++ }
+func (r *recorder) Configure(c config.Config) { r.configured = append(r.configured, c) }
+func (r *recorder) Poke()                     { r.poked++ }
+func (r *recorder) Close()                    { r.closed++ }
+func (r *recorder) AskedForSlot() bool        { return r.asksSlot }
+func (r *recorder) TellSlot(spare bool) {
+	r.asksSlot = false
+	r.told = append(r.told, spare)
+}
 func (r *recorder) WantTag(t lockmgr.Tag)         { r.tags = append(r.tags, t) }
 func (r *recorder) WantSession(*snapshot.Session) {}
 func (r *recorder) closedEpisodes() (all []history.Episode) {
@@ -615,5 +625,18 @@ func TestQuietTurnAllocatesNothing(t *testing.T) {
 	srv.shown = make([]Status, 0, 1000)
 	if n := testing.AllocsPerRun(20, turn); n != 0 {
 		t.Errorf("a quiet turn allocates %v times", n)
+	}
+}
+
+// The store may not look into the server itself: it asks, and is told once.
+func TestSlotIsToldWhenAsked(t *testing.T) {
+	sink := &recorder{}
+	srv := &server{script: []moment{
+		{at: 1000 * time.Millisecond, reasons: WokeNotify, do: func(s *server) { sink.asksSlot = true }},
+		{at: 2500 * time.Millisecond, reasons: WokeNotify, do: func(s *server) { sink.asksSlot, s.spare = true, true }},
+	}}
+	play(t, srv, sink, testConfig(), 4*time.Second)
+	if len(sink.told) != 2 || sink.told[0] || !sink.told[1] {
+		t.Errorf("told %v, want no and yes, once each", sink.told)
 	}
 }

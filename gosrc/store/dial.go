@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgservicefile"
 	"github.com/jackc/pgx/v5"
 
 	"pg_lock_history/gosrc/config"
@@ -47,8 +48,30 @@ func (t *target) superuser(srv *config.Server) bool {
 	return t.conninfo == "" && srv.BootstrapRole != ""
 }
 
+// route is what a target comes down to.
+type route struct {
+	*pgx.ConnConfig
+	here       bool   // leads into the server the worker belongs to, as far as is known before
+	noPassword string // why there is no password to give, "" when there is one
+}
+
+// attempt is an error with what was tried, for messages.
+type attempt struct {
+	err            error
+	database, user string
+}
+
+func (a *attempt) Error() string { return a.err.Error() }
+func (a *attempt) Unwrap() error { return a.err }
+
 // errNoSocket: no way into this server could be found.
 var errNoSocket = errors.New("no socket directory and no listen address to connect to")
+
+// errNoPassword: the server asks for a password and we have none.
+var errNoPassword = errors.New("no password to give")
+
+// errTemplate: a session in such a database makes CREATE DATABASE fail.
+var errTemplate = errors.New("the database is a template")
 
 // errOtherServer: what answered is not the server the worker belongs to.
 var errOtherServer = errors.New("another server answered")
@@ -78,20 +101,28 @@ func namesTarget(c *config.Config, database string) target {
 }
 
 // sessionParams are set in every session of ours, whatever postgresql.conf,
-// ALTER ROLE or ALTER DATABASE say. They exist on every server since 9.6.
+// ALTER ROLE or ALTER DATABASE say. They exist on every server, and anybody may
+// set them.
 func sessionParams(t *target) map[string]string {
 	p := map[string]string{
 		"application_name":                    t.name,
 		"search_path":                         "pg_catalog",
 		"client_encoding":                     "UTF8",
+		"client_min_messages":                 "error", // nobody reads them
 		"datestyle":                           "ISO",
+		"intervalstyle":                       "postgres",
 		"timezone":                            "UTC",
+		"quote_all_identifiers":               "off", // names are to be kept as people write them
 		"default_transaction_read_only":       "off",
 		"default_transaction_isolation":       "read committed",
 		"default_transaction_deferrable":      "off",
 		"synchronous_commit":                  "local", // a lost standby must not stop the writer
 		"idle_in_transaction_session_timeout": "10s",   // nothing of ours stays open for long
 		"row_security":                        "off",   // an error is better than rows missing
+		"vacuum_cost_delay":                   "0",     // holds up ANALYZE, and with it the writer
+		"debug_print_parse":                   "off",   // these write each statement to the server log
+		"debug_print_rewritten":               "off",
+		"debug_print_plan":                    "off",
 	}
 	for k, v := range t.params {
 		p[k] = v
@@ -99,17 +130,12 @@ func sessionParams(t *target) map[string]string {
 	return p
 }
 
-// quietParams keep our statements out of other people's statistics and logs,
-// and hold what not every server has. They need a superuser or a version, so
-// they are start-up parameters only where both are known.
-func quietParams(version int) map[string]string {
+// versionParams are more of them, which not every server has: for the start
+// where the version is known.
+func versionParams(version int) map[string]string {
 	p := map[string]string{
-		"jit":                        "off",
-		"idle_session_timeout":       "0",
-		"log_statement":              "none",
-		"log_duration":               "off",
-		"log_min_duration_statement": "-1",
-		"pg_stat_statements.track":   "none",
+		"jit":                  "off",
+		"idle_session_timeout": "0",
 	}
 	if version >= 170000 {
 		p["transaction_timeout"] = "0"
@@ -117,39 +143,85 @@ func quietParams(version int) map[string]string {
 	return p
 }
 
-// connConfig makes everything explicit: pgx's defaults would take port 5432,
-// the home directory and PG* variables of an environment that is not ours.
-func connConfig(t *target, srv *config.Server) (*pgx.ConnConfig, error) {
-	host, err := localHost(srv)
-	hosts := false // conninfo names a host of its own
-	conninfo := t.conninfo
-	if conninfo != "" {
-		if conninfo, hosts, err = keywords(conninfo); err != nil {
-			return nil, err
-		}
+// quietParams keep our statements out of other people's statistics and logs.
+// They need a superuser, or somebody who was granted SET on them.
+func quietParams() map[string]string {
+	return map[string]string{
+		"log_statement":               "none",
+		"log_duration":                "off",
+		"log_min_duration_statement":  "-1",
+		"log_min_duration_sample":     "-1",
+		"log_transaction_sample_rate": "0",
+		"log_parser_stats":            "off",
+		"log_planner_stats":           "off",
+		"log_executor_stats":          "off",
+		"log_statement_stats":         "off",
+		// What fails is told by the worker, once: a lock that is not free would
+		// else be an ERROR in the server log with each try.
+		"log_min_messages":              "log",
+		"log_min_error_statement":       "panic",
+		"pg_stat_statements.track":      "none",
+		"auto_explain.log_min_duration": "-1",
 	}
-	if !hosts && err != nil {
-		return nil, err
-	}
+}
+
+// explicit is every keyword for which pgx has a default of its own, from the
+// environment (PG*), the home directory or a guess: none of them is ours.
+func explicit(t *target, srv *config.Server) map[string]string {
 	user := srv.BootstrapRole
 	if user == "" {
 		user = "postgres"
 	}
-	base := []string{
-		"dbname", t.database, "user", user, "password", "", "passfile", "", "servicefile", "",
-		"target_session_attrs", "any", "connect_timeout", strconv.Itoa(int(dialTimeout / time.Second)),
+	return map[string]string{
+		"dbname": t.database, "user": user, "password": "", "passfile": "", "servicefile": "",
+		"sslcert": "", "sslkey": "", "sslrootcert": "", "sslpassword": "", "sslcertmode": "allow", "sslsni": "1",
+		"sslnegotiation": "postgres", "channel_binding": "prefer", "require_auth": "",
+		"min_protocol_version": "", "max_protocol_version": "",
+		"target_session_attrs": "any", "connect_timeout": strconv.Itoa(int(dialTimeout / time.Second)),
 	}
-	if hosts {
+}
+
+// connConfig makes everything explicit: pgx's defaults would take port 5432,
+// the home directory and PG* variables of an environment that is not ours.
+func connConfig(t *target, srv *config.Server) (*route, error) {
+	given, err := keywords(t.conninfo)
+	if err != nil {
+		return nil, err
+	}
+	r := &route{}
+	all := explicit(t, srv)
+	switch host := given["host"]; {
+	case host == "":
+		if all["host"], err = localHost(srv); err != nil {
+			return nil, err
+		}
+		all["port"], all["sslmode"] = strconv.Itoa(srv.Port), "disable"
+	case t.local || strings.HasPrefix(host, "/"):
+		// This machine: of all servers on it, ours is the one whose port is known.
+		all["port"], all["sslmode"] = strconv.Itoa(srv.Port), "prefer"
+	default:
 		// Another machine: the port and TLS mode that libpq would take.
-		base = append(base, "port", "5432", "sslmode", "prefer")
+		all["port"], all["sslmode"] = "5432", "prefer"
+	}
+	maps.Copy(all, given)
+	r.here = t.local || all["port"] == strconv.Itoa(srv.Port) &&
+		(given["host"] == "" || slices.Contains(srv.SocketDirectories, all["host"]))
+	if path := all["passfile"]; path != "" {
+		if r.noPassword = passfileProblem(path); r.noPassword != "" {
+			all["passfile"] = "" // libpq would not take it either
+		} else {
+			r.noPassword = "no line of " + path + " fits"
+		}
 	} else {
-		base = append(base, "host", host, "port", strconv.Itoa(srv.Port), "sslmode", "disable")
+		r.noPassword = "neither passfile nor password is set in " + t.setting
+	}
+	if t.force {
+		all["dbname"] = t.database
 	}
 	var b strings.Builder
-	for i := 0; i < len(base); i += 2 {
-		fmt.Fprintf(&b, "%s=%s ", base[i], quoteValue(base[i+1]))
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		fmt.Fprintf(&b, "%s=%s ", key, quoteValue(all[key]))
 	}
-	b.WriteString(conninfo)
 
 	cc, err := pgx.ParseConfig(b.String())
 	if err != nil {
@@ -162,21 +234,44 @@ func connConfig(t *target, srv *config.Server) (*pgx.ConnConfig, error) {
 			return nil, fmt.Errorf("%w: unknown keyword %q in %s", errConnInfo, key, t.setting)
 		}
 	}
-	if t.force {
-		cc.Database = t.database
-	}
 	cc.RuntimeParams = sessionParams(t)
+	if r.here {
+		maps.Copy(cc.RuntimeParams, versionParams(srv.VersionNum))
+	}
 	if t.superuser(srv) {
-		for k, v := range quietParams(srv.VersionNum) {
-			cc.RuntimeParams[k] = v
-		}
+		maps.Copy(cc.RuntimeParams, quietParams())
+		cc.RuntimeParams["role"] = "none" // ALTER ROLE ... SET role is for others
 	}
 	// Statements are few and fixed, but tables may be dropped and made again
 	// under them: nothing is prepared beyond one use.
 	cc.DefaultQueryExecMode = pgx.QueryExecModeExec
 	cc.StatementCacheCapacity = 0
 	cc.DescriptionCacheCapacity = 0
-	return cc, nil
+	if cc.Password != "" {
+		r.noPassword = ""
+	}
+	r.ConnConfig = cc
+	return r, nil
+}
+
+// passfileProblem says why a password file is not used, as libpq has it, ""
+// when it is.
+func passfileProblem(path string) string {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return "passfile: " + err.Error()
+	case !info.Mode().IsRegular():
+		return "passfile " + path + " is not a plain file"
+	case info.Mode().Perm()&0o077 != 0:
+		return fmt.Sprintf("passfile %s is open to others (mode %#o): make it 0600", path, info.Mode().Perm())
+	}
+	if file, err := os.Open(path); err != nil {
+		return "passfile: " + err.Error()
+	} else {
+		_ = file.Close()
+	}
+	return ""
 }
 
 // ignoredKeywords are keywords of libpq that do not matter here: what they ask
@@ -216,55 +311,115 @@ func localHost(srv *config.Server) (string, error) {
 		errNoSocket, srv.SocketDirectories, srv.Port, srv.ListenAddresses)
 }
 
-// keywords returns conninfo in keyword form and whether it names a host. A URL
-// is taken apart so that what it leaves out can come from us.
-func keywords(conninfo string) (string, bool, error) {
-	if !strings.HasPrefix(conninfo, "postgres://") && !strings.HasPrefix(conninfo, "postgresql://") {
-		for _, key := range []string{"host", "service"} {
-			if hasKeyword(conninfo, key) {
-				return conninfo, true, nil
-			}
-		}
-		return conninfo, false, nil
+// keywords takes conninfo apart, with the keywords of its service in it: what it
+// leaves out, or empty, is to come from us.
+func keywords(conninfo string) (map[string]string, error) {
+	parse := parsePairs
+	if strings.HasPrefix(conninfo, "postgres://") || strings.HasPrefix(conninfo, "postgresql://") {
+		parse = parseURL
 	}
+	given, err := parse(conninfo)
+	if err != nil {
+		return nil, err
+	}
+	if err := addService(given); err != nil {
+		return nil, err
+	}
+	if database, ok := given["database"]; ok { // pgx's own word for it
+		delete(given, "database")
+		given["dbname"] = database
+	}
+	maps.DeleteFunc(given, func(_, value string) bool { return value == "" })
+	if host := given["host"]; host != "" && slices.Contains(strings.Split(host, ","), "") {
+		return nil, fmt.Errorf("%w: an empty name in the list of hosts", errConnInfo)
+	}
+	return given, nil
+}
+
+// addService puts in what the service says and conninfo does not.
+func addService(given map[string]string) error {
+	name, path := given["service"], given["servicefile"]
+	delete(given, "service")
+	delete(given, "servicefile")
+	if name == "" {
+		return nil
+	}
+	if path == "" {
+		return fmt.Errorf("%w: service=%s needs servicefile=...", errConnInfo, name)
+	}
+	file, err := pgservicefile.ReadServicefile(path)
+	if err != nil {
+		return fmt.Errorf("%w: servicefile: %w", errConnInfo, err)
+	}
+	service, err := file.GetService(name)
+	if err != nil {
+		return fmt.Errorf("%w: servicefile %s has no service %q", errConnInfo, path, name)
+	}
+	for key, value := range service.Settings {
+		if _, ok := given[key]; !ok {
+			given[key] = value
+		}
+	}
+	return nil
+}
+
+// parseURL reads the form postgresql://user:password@host:port/dbname?key=value.
+func parseURL(conninfo string) (map[string]string, error) {
 	u, err := url.Parse(conninfo)
 	if err != nil {
 		// The error of url.Parse quotes the text, which may hold a password.
-		return "", false, fmt.Errorf("%w: not a valid URL", errConnInfo)
+		return nil, fmt.Errorf("%w: not a valid URL", errConnInfo)
 	}
-	var b strings.Builder
-	add := func(key, value string) {
-		if value != "" {
-			fmt.Fprintf(&b, "%s=%s ", key, quoteValue(value))
-		}
-	}
-	q := u.Query()
-	add("host", u.Hostname())
-	add("port", u.Port())
-	add("dbname", strings.TrimPrefix(u.Path, "/"))
-	add("user", u.User.Username())
 	password, _ := u.User.Password()
-	add("password", password)
-	for key := range q {
-		add(key, q.Get(key))
+	given := map[string]string{
+		"host": u.Hostname(), "port": u.Port(), "dbname": strings.TrimPrefix(u.Path, "/"),
+		"user": u.User.Username(), "password": password,
 	}
-	return b.String(), u.Hostname() != "" || q.Get("host") != "" || q.Get("service") != "", nil
+	for key, values := range u.Query() {
+		given[key] = values[0]
+	}
+	return given, nil
 }
 
-// hasKeyword reports whether a keyword = value string sets key.
-func hasKeyword(conninfo, key string) bool {
-	for rest := conninfo; ; {
-		i := strings.Index(rest, key)
-		if i < 0 {
-			return false
+// parsePairs reads the form key=value key='value', by libpq's rules. Errors do
+// not quote the text, which may hold a password.
+func parsePairs(conninfo string) (map[string]string, error) {
+	const space = " \t\n\r\v\f"
+	given := make(map[string]string)
+	for rest := strings.TrimLeft(conninfo, space); rest != ""; rest = strings.TrimLeft(rest, space) {
+		key, after, ok := strings.Cut(rest, "=")
+		key = strings.TrimRight(key, space)
+		if !ok || key == "" || strings.ContainsAny(key, space) {
+			return nil, fmt.Errorf("%w: a keyword without = after %d bytes", errConnInfo, len(conninfo)-len(rest))
 		}
-		starts := i == 0 || rest[i-1] == ' ' || rest[i-1] == '\t' || rest[i-1] == '\n'
-		after := strings.TrimLeft(rest[i+len(key):], " \t\n")
-		if starts && strings.HasPrefix(after, "=") {
-			return true
+		after = strings.TrimLeft(after, space)
+		quoted := strings.HasPrefix(after, "'")
+		if quoted {
+			after = after[1:]
 		}
-		rest = rest[i+len(key):]
+		var value strings.Builder
+		i := 0
+		for ; i < len(after); i++ {
+			c := after[i]
+			if quoted && c == '\'' || !quoted && strings.IndexByte(space, c) >= 0 {
+				break
+			}
+			if c == '\\' {
+				if i++; i == len(after) {
+					break
+				}
+			}
+			value.WriteByte(after[i])
+		}
+		if quoted {
+			if i >= len(after) {
+				return nil, fmt.Errorf("%w: the quoted value of %s does not end", errConnInfo, key)
+			}
+			i++
+		}
+		given[key], rest = value.String(), after[min(i, len(after)):]
 	}
+	return given, nil
 }
 
 func quoteValue(v string) string {
@@ -272,26 +427,44 @@ func quoteValue(v string) string {
 }
 
 // dial connects, makes the session ours and makes sure of the server.
-func dial(ctx context.Context, t target, c *config.Config) (*pgx.Conn, error) {
-	cc, err := connConfig(&t, &c.Server)
+func dial(ctx context.Context, d *door, t target, c *config.Config) (*pgx.Conn, error) {
+	r, err := connConfig(&t, &c.Server)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	conn, err := pgx.ConnectConfig(ctx, cc)
-	if err != nil {
-		return nil, err
+	conn, err := reach(ctx, d, r)
+	if err == nil {
+		if err = settle(ctx, conn, r, &t, c); err != nil {
+			hangUp(conn)
+		}
 	}
-	if err := settle(ctx, conn, &t, c); err != nil {
-		hangUp(conn)
-		return nil, err
+	if err != nil {
+		return nil, &attempt{err: err, database: r.Database, user: r.User}
 	}
 	return conn, nil
 }
 
-// settle does what could not be done with start-up parameters.
-func settle(ctx context.Context, conn *pgx.Conn, t *target, c *config.Config) error {
+// reach connects, through the door when the way leads into this server.
+func reach(ctx context.Context, d *door, r *route) (*pgx.Conn, error) {
+	if r.here {
+		leave, err := d.enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+	}
+	conn, err := pgx.ConnectConfig(ctx, r.ConnConfig)
+	if sqlState(err) == "28P01" && r.noPassword != "" {
+		return nil, fmt.Errorf("%w (%s): %w", errNoPassword, r.noPassword, err)
+	}
+	return conn, err
+}
+
+// settle does what could not be done with start-up parameters, and looks where
+// we are.
+func settle(ctx context.Context, conn *pgx.Conn, r *route, t *target, c *config.Config) error {
 	// Such a database holds any bytes; the server would refuse those that are
 	// no UTF-8, and with them the whole answer.
 	if t.raw && conn.PgConn().ParameterStatus("server_encoding") == "SQL_ASCII" {
@@ -300,9 +473,12 @@ func settle(ctx context.Context, conn *pgx.Conn, t *target, c *config.Config) er
 		}
 	}
 	if !t.superuser(&c.Server) {
-		quiet := quietParams(170000)
-		names, values := make([]string, 0, len(quiet)), make([]string, 0, len(quiet))
-		for k, v := range quiet {
+		params := quietParams()
+		if !r.here {
+			maps.Copy(params, versionParams(170000))
+		}
+		names, values := make([]string, 0, len(params)), make([]string, 0, len(params))
+		for k, v := range params {
 			names, values = append(names, k), append(values, v)
 		}
 		_, err := conn.Exec(ctx, `
@@ -310,22 +486,25 @@ func settle(ctx context.Context, conn *pgx.Conn, t *target, c *config.Config) er
 			  FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[])) AS v(name, value)
 			  JOIN pg_catalog.pg_settings AS s ON s.name = v.name
 			 WHERE s.context = 'user'
-			    OR s.context = 'superuser' AND pg_catalog.current_setting('is_superuser') = 'on'`,
+			    OR s.context = 'superuser' AND pg_catalog.has_parameter_privilege(s.name, 'SET')`,
 			names, values)
 		if err != nil {
 			return fmt.Errorf("set session parameters: %w", err)
 		}
 	}
-	if !t.local || c.Server.PostmasterStart == 0 {
-		return nil
-	}
 	var start time.Time
-	if err := conn.QueryRow(ctx, `SELECT pg_catalog.pg_postmaster_start_time()`).Scan(&start); err != nil {
+	var template bool
+	err := conn.QueryRow(ctx, `
+		SELECT pg_catalog.pg_postmaster_start_time(), d.datistemplate
+		  FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database()`).Scan(&start, &template)
+	switch {
+	case err != nil:
 		return fmt.Errorf("ask for the start time of the server: %w", err)
-	}
-	if snapshot.FromTime(start) != c.Server.PostmasterStart {
+	case r.here && c.Server.PostmasterStart != 0 && snapshot.FromTime(start) != c.Server.PostmasterStart:
 		return fmt.Errorf("%w: started %s, ours %s", errOtherServer,
 			start.UTC().Format(time.RFC3339Nano), c.Server.PostmasterStart.Time().Format(time.RFC3339Nano))
+	case template:
+		return errTemplate
 	}
 	return nil
 }

@@ -19,6 +19,19 @@
 // Each goroutine recovers its panics, reports them and starts over with a
 // fresh session; nothing here can end the process.
 //
+// # The way in
+//
+// dial.go makes every keyword explicit, so that no default of pgx remains.
+// Whoever connects to this server goes through the door (door.go): one at a
+// time, and only while more client slots are free than are reserved, which
+// the sampler's thread alone can see and is asked for.
+//
+// # Publications
+//
+// Every change of a table goes through session.transact (published.go), which
+// looks for a publication of our tables as its last statement and rolls back
+// when there is one.
+//
 // # One batch, one transaction, once
 //
 // Each transaction first raises the batch number in the run row, on the

@@ -7,6 +7,9 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -24,6 +27,8 @@ const (
 	StateWriting   = "writer blocked"
 	StateConnect   = "cannot connect"
 	StateRefused   = "tables refused"
+	StateSlots     = "no free client slot"
+	StatePublished = "published"
 	StateHeld      = "ring held"
 	StateStopped   = "stopped"
 )
@@ -35,11 +40,29 @@ const maxDetailBytes = 500
 var (
 	errNoExtension = errors.New("extension pg_lock_history does not exist")
 	errNotOurs     = errors.New("history tables cannot be trusted")
-	errVersion     = errors.New("extension has another version")
 	errNodeTaken   = errors.New("node name is used by another server")
 	errConnInfo    = errors.New("not a connection string")
 	errChanged     = errors.New("run row was changed by somebody else")
 )
+
+// versionError: the extension in the database is not of our release.
+type versionError struct{ extension, libraries string }
+
+func (e *versionError) Error() string {
+	return fmt.Sprintf("extension pg_lock_history has version %s, the libraries have %s", e.extension, e.libraries)
+}
+
+// older reports whether version a comes before b; versions are numbers with dots.
+func older(a, b string) bool {
+	return slices.CompareFunc(strings.Split(a, "."), strings.Split(b, "."), func(x, y string) int {
+		m, errM := strconv.Atoi(x)
+		n, errN := strconv.Atoi(y)
+		if errM != nil || errN != nil {
+			return strings.Compare(x, y)
+		}
+		return m - n
+	}) < 0
+}
 
 // failure is an error made ready for people.
 type failure struct {
@@ -55,7 +78,13 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 		f.state, m.Key, m.Text, m.Hint = state, "store: "+key, text, hint
 	}
 	m.Detail = cut(fmt.Sprintf("%s: %v", action, err), maxDetailBytes)
+	where := attempt{database: c.Database, user: "the writer's"}
+	if tried := (*attempt)(nil); errors.As(err, &tried) {
+		where.database, where.user = tried.database, strconv.Quote(tried.user)
+	}
 
+	var version *versionError
+	var published *publishedError
 	var pg *pgconn.PgError
 	var parse *pgconn.ParseConfigError
 	switch {
@@ -65,9 +94,30 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 	case errors.Is(err, errOtherServer):
 		set(StateConnect, "other server", "the server that answered is not the one this worker belongs to",
 			"Check unix_socket_directories and port of both servers, or set "+t.setting+".")
-	case errors.Is(err, errVersion):
-		set(StateVersion, "version", err.Error(),
-			"Run ALTER EXTENSION pg_lock_history UPDATE in database "+c.Database+"; restart the server if the libraries are the older part.")
+	case errors.Is(err, errNoSpareSlot):
+		set(StateSlots, "no slot", "no client slot is free beyond those reserved, the writer waits for one",
+			"End a session, or raise max_connections. "+kept)
+	case errors.Is(err, errNoAnswer):
+		set(StateConnect, "no answer", "the worker is too busy to connect", "It tries again. "+kept)
+	case errors.Is(err, errTemplate):
+		set(StateConnect, "template", fmt.Sprintf("database %q is a template, a session in it would make CREATE DATABASE fail", where.database),
+			"Choose another database, with "+t.databaseSetting()+".")
+		m.Detail = ""
+	case errors.Is(err, errNoPassword):
+		set(StateConnect, "no password", "the server asks role "+where.user+" for a password, and the writer has none",
+			"Set "+t.setting+" to user=... passfile=..., or let the role in without one by pg_hba.conf.")
+	case errors.As(err, &published):
+		set(StatePublished, "published", published.Error()+", nothing is written",
+			"Keep the history in a database without such a publication (pg_lock_history.database), drop it or have it name its tables, "+
+				"or set pg_lock_history.allow_published when the subscribers have the tables. "+kept)
+		m.Detail = ""
+	case errors.As(err, &version) && older(version.extension, version.libraries):
+		set(StateVersion, "version older", version.Error(),
+			"Run ALTER EXTENSION pg_lock_history UPDATE in database "+where.database+".")
+		m.Detail = ""
+	case errors.As(err, &version):
+		set(StateVersion, "version newer", version.Error(),
+			"Install the libraries of version "+version.extension+" and restart the server.")
 		m.Detail = ""
 	case errors.Is(err, errNotOurs):
 		set(StateRefused, "not ours", "history tables are not as CREATE EXTENSION made them, nothing is written",
@@ -77,9 +127,9 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 			"Set pg_lock_history.node_name to a name of its own.")
 	case errors.Is(err, errConnInfo):
 		set(StateConnect, "conninfo", t.setting+" cannot be used",
-			"It takes the keywords of a libpq connection string: host, port, dbname, user, passfile, ... (host instead of hostaddr).")
+			"It takes the keywords of a libpq connection string: host, port, dbname, user, passfile, ... (host instead of hostaddr; service together with servicefile).")
 	case errors.As(err, &pg):
-		explainState(pg, t, c, set)
+		explainState(pg, t, &where, set)
 		m.Detail = cut(fmt.Sprintf("%s: %s (SQLSTATE %s)", action, pg.Message, pg.Code), maxDetailBytes)
 	case errors.As(err, &parse):
 		set(StateConnect, "conninfo", t.setting+" cannot be used",
@@ -102,21 +152,33 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 	return f
 }
 
-func explainState(pg *pgconn.PgError, t *target, c *config.Config, set func(state, key, text, hint string)) {
-	const kept = "Facts are kept in memory meanwhile; pg_lock_history.memory_limit bounds them."
+const kept = "Facts are kept in memory meanwhile; pg_lock_history.memory_limit bounds them."
+
+// databaseSetting is where the DBA says in which database the history is.
+func (t *target) databaseSetting() string {
+	if t.conninfo != "" {
+		return "dbname in " + t.setting
+	}
+	return "pg_lock_history.database"
+}
+
+func explainState(pg *pgconn.PgError, t *target, where *attempt, set func(state, key, text, hint string)) {
 	switch code := pg.Code; {
-	case code == "28P01", code == "28000":
+	case code == "28P01":
+		set(StateConnect, "password", "the server does not take the password of role "+where.user,
+			"Correct it in the file that passfile in "+t.setting+" names.")
+	case code == "28000" && pg.Routine == "InitializeSessionUserId": // after authentication
+		set(StateConnect, "no role", "role "+where.user+" does not exist or may not log in",
+			"Create it with LOGIN, or name another one by user in "+t.setting+".")
+	case code == "28000":
 		set(StateConnect, "auth", "the server does not let the writer in",
 			"Add a line for local connections to pg_hba.conf, or set "+t.setting+" with user and passfile.")
-	case code == "3D000" && c.ConnInfo != "" && t.setting == "pg_lock_history.conninfo":
-		set(StateConnect, "no database", "the database named by pg_lock_history.conninfo does not exist",
-			"Create it, or set dbname in pg_lock_history.conninfo to one that exists.")
 	case code == "3D000":
-		set(StateConnect, "no database", fmt.Sprintf("database %q of pg_lock_history.database does not exist", c.Database),
-			"Create it, or set pg_lock_history.database to one that exists.")
+		set(StateConnect, "no database", fmt.Sprintf("database %q does not exist", where.database),
+			"Create it, or name one that exists by "+t.databaseSetting()+".")
 	case code == "55000" && pg.Severity == "FATAL":
-		set(StateConnect, "no connections", fmt.Sprintf("database %q of pg_lock_history.database does not accept connections", c.Database),
-			"Choose a database that is no template and has datallowconn, with pg_lock_history.database.")
+		set(StateConnect, "no connections", fmt.Sprintf("database %q does not accept connections", where.database),
+			"Choose a database that is no template and has datallowconn, with "+t.databaseSetting()+".")
 	case code == "42501":
 		set(StateRefused, "rights", "the writer's role lacks rights on the history",
 			"Let the user in "+t.setting+" be the owner of the extension, or GRANT it USAGE on schema lock_history and INSERT, SELECT, UPDATE, TRUNCATE on its tables.")
@@ -125,8 +187,8 @@ func explainState(pg *pgconn.PgError, t *target, c *config.Config, set func(stat
 	case code == "57014":
 		set(StateWriting, "statement timeout", "writing history takes longer than 30 s, trying again", kept)
 	case code == "53300":
-		set(StateConnect, "too many", "no connection slot is free for the writer",
-			"Raise max_connections or superuser_reserved_connections. "+kept)
+		set(StateConnect, "too many", "the server has no connection to spare for the writer",
+			"Raise max_connections there, or the connection limits of role and database. "+kept)
 	case code == "53100":
 		set(StateWriting, "disk full", "cannot write history, the disk is full", "Free space on the disk. "+kept)
 	case code == "25006":

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +39,8 @@ type lab struct {
 	store  *Store
 	cancel context.CancelFunc
 	ended  chan struct{}
+
+	mayDial func() <-chan bool // as in Options
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at each Wake
@@ -121,7 +125,7 @@ func (l *lab) start() {
 		l.mu.Unlock()
 	}
 	l.log = report.New(wake)
-	l.store = New(Options{Config: l.cfg, Queue: l.queue, Log: l.log, Wake: wake,
+	l.store = New(Options{Config: l.cfg, Queue: l.queue, Log: l.log, Wake: wake, MayDial: l.mayDial,
 		Flushed: func(ticket uint64) {
 			l.mu.Lock()
 			l.tickets = append(l.tickets, ticket)
@@ -586,12 +590,21 @@ func TestLiveRefusals(t *testing.T) {
 			CREATE TRIGGER t BEFORE INSERT ON lock_history.gap_3 FOR EACH ROW EXECUTE FUNCTION evil()`, nil, StateRefused, "gap_3 has a trigger"},
 		{"rule", `CREATE RULE r AS ON INSERT TO lock_history.node DO ALSO NOTHING`, nil, StateRefused, "node has a rule"},
 		{"owner", `CREATE ROLE plh_other; ALTER TABLE lock_history.open_2 OWNER TO plh_other`, nil, StateRefused, "open_2 has another owner"},
-		{"version", ``, func(c *config.Config) { c.Server.ExtensionVersion = "1.1" }, StateVersion, "ALTER EXTENSION pg_lock_history UPDATE"},
-		{"database", ``, func(c *config.Config) { c.Database = "no_such_database" }, StateConnect, "pg_lock_history.database"},
+		{"older", ``, func(c *config.Config) { c.Server.ExtensionVersion = "1.1" }, StateVersion, "ALTER EXTENSION pg_lock_history UPDATE"},
+		{"newer", `UPDATE pg_extension SET extversion = '1.10' WHERE extname = 'pg_lock_history'`, nil, StateVersion, "Install the libraries of version 1.10"},
+		{"database", ``, func(c *config.Config) { c.Database = "no_such_database" }, StateConnect, `"no_such_database" does not exist`},
+		{"database of conninfo", ``, func(c *config.Config) { c.ConnInfo = "dbname=no_such_database" }, StateConnect, "dbname in pg_lock_history.conninfo"},
 		{"no connections", ``, func(c *config.Config) { c.Database = "template0" }, StateConnect, "does not accept connections"},
+		{"template", ``, func(c *config.Config) { c.Database = "template1" }, StateConnect, `"template1" is a template`},
+		{"template of conninfo", ``, func(c *config.Config) { c.ConnInfo = "dbname=template1" }, StateConnect, "dbname in pg_lock_history.conninfo"},
+		{"all tables are published", `CREATE PUBLICATION p FOR ALL TABLES`, nil, StatePublished, `publication "p"`},
+		{"schema is published", `CREATE PUBLICATION p FOR TABLES IN SCHEMA lock_history`, nil, StatePublished, `publication "p"`},
+		{"table is published", `CREATE PUBLICATION p FOR TABLE lock_history.gap_3`, nil, StatePublished, `publication "p"`},
 		{"socket", ``, func(c *config.Config) { c.Server.SocketDirectories = []string{"/does/not/exist"} }, StateConnect, "unix_socket_directories"},
 		{"other server", ``, func(c *config.Config) { c.Server.PostmasterStart++ }, StateConnect, "not the one this worker belongs to"},
-		{"role", ``, func(c *config.Config) { c.Server.BootstrapRole = "no_such_role" }, StateConnect, "passfile"},
+		{"role", ``, func(c *config.Config) { c.Server.BootstrapRole = "no_such_role" }, StateConnect, `role "no_such_role" does not exist`},
+		{"role without LOGIN", `CREATE ROLE plh_weak`, func(c *config.Config) { c.ConnInfo = "user=plh_weak" }, StateConnect, `role "plh_weak" does not exist or may not log in`},
+		{"other server by conninfo", ``, func(c *config.Config) { c.ConnInfo = "user=" + c.Server.BootstrapRole; c.Server.PostmasterStart++ }, StateConnect, "not the one this worker belongs to"},
 		{"conninfo", ``, func(c *config.Config) { c.ConnInfo = "host=/does/not/exist" }, StateConnect, "pg_lock_history.conninfo"},
 		{"conninfo without sense", ``, func(c *config.Config) { c.ConnInfo = "port=many password=s3cret" }, StateConnect, "pg_lock_history.conninfo"},
 		{"rights", `CREATE ROLE plh_weak LOGIN`, func(c *config.Config) { c.ConnInfo = "user=plh_weak" }, StateRefused, "GRANT"},
@@ -600,7 +613,7 @@ func TestLiveRefusals(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			l := newLab(t, true)
 			t.Cleanup(func() {
-				l.must(`DROP EXTENSION IF EXISTS pg_lock_history CASCADE; DROP ROLE IF EXISTS plh_other, plh_weak`)
+				l.must(`DROP PUBLICATION IF EXISTS p; DROP EXTENSION IF EXISTS pg_lock_history CASCADE; DROP ROLE IF EXISTS plh_other, plh_weak`)
 			})
 			if tt.sql != "" {
 				l.must(tt.sql)
@@ -617,6 +630,8 @@ func TestLiveRefusals(t *testing.T) {
 			if strings.Contains(all, "s3cret") {
 				t.Errorf("message shows the password: %q", all)
 			}
+			errors := l.store.Status().Errors
+			l.until("it has tried again", func() bool { return l.store.Status().Errors >= errors+2 })
 			if len(l.texts) > 2 { // the namer may have something to say as well
 				t.Errorf("said more than once: %q", l.texts)
 			}
@@ -835,4 +850,102 @@ func TestLiveTotalSizeIsBounded(t *testing.T) {
 	}
 	l.expect("4,5,6", `SELECT string_agg(DISTINCT seg::text, ',' ORDER BY seg::text) FROM lock_history.gap WHERE reason = 'old'`)
 	l.expect("3 is empty", `SELECT seg || ' is empty' FROM lock_history.ring WHERE is_empty AND seg = 3`)
+}
+
+// A session of another server is no business of this one's slots.
+func TestLiveSlots(t *testing.T) {
+	l := newLab(t, true)
+	var spare atomic.Bool
+	var asked atomic.Int32
+	l.mayDial = func() <-chan bool {
+		asked.Add(1)
+		answer := make(chan bool, 1)
+		answer <- spare.Load()
+		return answer
+	}
+	l.start()
+	end := l.push(time.Second, history.Batch{Gaps: []history.Gap{{Began: 1, Ended: 2, Reason: history.GapLate}}})
+	l.store.Names().WantSession(&snapshot.Session{Role: 10})
+	l.until("it has asked several times", func() bool { return l.store.Status().State == StateSlots && l.store.Status().Errors > 2 })
+	l.expect("0", `SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'pg_lock_history %' AND datname = current_database()`)
+	if n := strings.Count(strings.Join(l.texts, "\n"), "the writer waits for one"); n != 1 {
+		t.Errorf("told %d times: %q", n, l.texts)
+	}
+	spare.Store(true)
+	l.flushed(end)
+	l.expect("1", `SELECT count(*) FROM lock_history.gap`)
+	l.until("roles are named", func() bool {
+		l.store.Names().WantSession(&snapshot.Session{Role: 10})
+		return l.store.Names().get(roleKey(10)) == l.cfg.Server.BootstrapRole
+	})
+	l.stop()
+
+	// By host and port of a server that is not ours as far as is known.
+	spare.Store(false)
+	asked.Store(0)
+	admin := l.db.Config()
+	l.cfg.ConnInfo = fmt.Sprintf("host=%s port=%d user=%s", admin.Host, admin.Port, admin.User)
+	l.cfg.Server.Port++
+	l.start()
+	l.until("it records", func() bool { return l.store.Status().State == StateRecording })
+	if n := asked.Load(); n != 0 {
+		t.Errorf("asked %d times for a slot of this server", n)
+	}
+}
+
+// Nothing of ours is committed once a publication would send it: not the rows,
+// not the heartbeat, not an emptied segment.
+func TestLivePublished(t *testing.T) {
+	for _, pub := range []string{"FOR ALL TABLES", "FOR TABLES IN SCHEMA lock_history", "FOR TABLE lock_history.run"} {
+		t.Run(pub, func(t *testing.T) {
+			l := newLab(t, true)
+			l.start()
+			gap := history.Batch{Gaps: []history.Gap{{Began: 1, Ended: 2, Reason: history.GapLate}}}
+			l.flushed(l.push(time.Second, gap))
+			l.must(`UPDATE lock_history.ring SET is_empty = false WHERE seg = 1`) // to be emptied before the next change
+			l.must(`CREATE PUBLICATION p ` + pub)
+			written := func() string {
+				return l.query(`SELECT concat_ws(' ', (SELECT count(*) FROM lock_history.gap), (SELECT string_agg(is_empty::text, ',' ORDER BY seg) FROM lock_history.ring), (SELECT r.xmin FROM lock_history.run AS r))`)
+			}
+			before := written()
+			day := l.cfg.Retention / (ring.Segments - 1)
+			end := l.push(day, gap)
+			l.until("it stops", func() bool { return l.store.Status().State == StatePublished && l.store.Status().Errors > 2 })
+			if after := written(); after != before {
+				t.Errorf("written although published: %s, before %s", after, before)
+			}
+			l.must(`DROP PUBLICATION p`)
+			l.flushed(end)
+			l.expect("2", `SELECT count(*) FROM lock_history.gap`)
+
+			l.must(`CREATE PUBLICATION p ` + pub)
+			end = l.push(time.Second, gap)
+			l.until("it stops again", func() bool { return l.store.Status().State == StatePublished })
+			l.cfg.AllowPublished = true
+			l.store.Configure(l.cfg)
+			l.flushed(end)
+			told := slices.DeleteFunc(l.texts, func(text string) bool { return !strings.HasPrefix(text, `publication "p" sends the history`) })
+			if len(told) != 2 {
+				t.Errorf("told %d times, want once each: %q", len(told), told)
+			}
+		})
+	}
+}
+
+// The publication may come while our transaction runs.
+func TestLivePublishedMeanwhile(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+	other := connect(t, l.dsn)
+	l.mustOn(other, `BEGIN`)
+	l.mustOn(other, `UPDATE lock_history.run SET heartbeat = heartbeat`)
+	l.push(time.Second, history.Batch{Gaps: []history.Gap{{Began: 1, Ended: 2, Reason: history.GapLate}}})
+	l.until("the writer waits for the row", func() bool {
+		return l.query(`SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted AND application_name = 'pg_lock_history writer' AND datname = current_database()`) == "1"
+	})
+	l.must(`CREATE PUBLICATION p FOR ALL TABLES`)
+	l.mustOn(other, `COMMIT`)
+	l.until("it stops", func() bool { return l.store.Status().State == StatePublished })
+	l.expect("0", `SELECT count(*) FROM lock_history.gap`)
 }

@@ -40,6 +40,9 @@ const (
 	// A database that could not be reached is left alone for so long.
 	databaseBackoff = 10 * time.Second
 
+	// slotBackoff is shorter: slots come and go.
+	slotBackoff = time.Second
+
 	// roundTimeout bounds one look-up in one database, connecting included;
 	// DROP DATABASE waits 5 s for sessions to leave.
 	roundTimeout = time.Second
@@ -155,6 +158,7 @@ type Names struct {
 	config func() *config.Config
 	log    *report.Log
 	wake   chan struct{} // capacity 1
+	door   *door
 
 	mu      sync.Mutex
 	known   map[nameKey]*list.Element // of recent, holding *name
@@ -427,8 +431,8 @@ func (r *namer) enterHome(ctx context.Context) error {
 	cfg := r.config()
 	var err error
 	for _, database := range []string{cfg.Database, "postgres"} {
-		r.home, err = dial(ctx, namesTarget(cfg, database), cfg)
-		if sqlState(err) != "3D000" {
+		r.home, err = dial(ctx, r.door, namesTarget(cfg, database), cfg)
+		if sqlState(err) != "3D000" && !errors.Is(err, errTemplate) {
 			break
 		}
 	}
@@ -439,6 +443,9 @@ func (r *namer) enterHome(ctx context.Context) error {
 	if err != nil {
 		r.leaveHome()
 		r.blocked[0] = time.Now().Add(databaseBackoff)
+		if errors.Is(err, errNoSpareSlot) {
+			r.blocked[0] = time.Now().Add(slotBackoff)
+		}
 	}
 	return err
 }
@@ -580,7 +587,7 @@ func (r *namer) visit(ctx context.Context, db uint32, datname string, keys []nam
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
 	cfg := r.config()
-	conn, err := dial(ctx, namesTarget(cfg, datname), cfg)
+	conn, err := dial(ctx, r.door, namesTarget(cfg, datname), cfg)
 	if err == nil {
 		err = local(ctx, conn, keys, found)
 		hangUp(conn)

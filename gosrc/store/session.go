@@ -59,15 +59,15 @@ func (s *session) size() ring.Size {
 
 // openSession connects and makes node, run and ring known. It fails with
 // errNoExtension when there is nothing to write to.
-func openSession(ctx context.Context, t target, c *config.Config) (*session, error) {
-	conn, err := dial(ctx, t, c)
+func openSession(ctx context.Context, d *door, t target, c *config.Config) (*session, error) {
+	conn, err := dial(ctx, d, t, c)
 	if err != nil {
 		return nil, err
 	}
 	s := &session{conn: conn, run: int64(c.Server.WorkerStart), analyzeAt: analyzeFirst, actors: make(map[int64]struct{})}
 	if err := s.learn(ctx, c); err != nil {
 		hangUp(conn)
-		return nil, err
+		return nil, &attempt{err: err, database: conn.Config().Database, user: conn.Config().User}
 	}
 	return s, nil
 }
@@ -84,9 +84,13 @@ func (s *session) learn(ctx context.Context, c *config.Config) error {
 		return err
 	}
 	if s.ext.version != c.Server.ExtensionVersion {
-		return fmt.Errorf("%w: %s in the database, %s in the libraries", errVersion, s.ext.version, c.Server.ExtensionVersion)
+		return &versionError{extension: s.ext.version, libraries: c.Server.ExtensionVersion}
 	}
 	if err := checkTables(ctx, s.conn); err != nil {
+		return err
+	}
+	// The transaction below would find it too, but changes tables first.
+	if err := checkPublished(ctx, s.conn, c); err != nil {
 		return err
 	}
 	var encoding string
@@ -100,7 +104,7 @@ func (s *session) learn(ctx context.Context, c *config.Config) error {
 	if err := s.readRing(ctx); err != nil {
 		return err
 	}
-	return pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
+	return s.transact(ctx, c, func(tx pgx.Tx) error {
 		if err := s.enterNode(ctx, tx, c); err != nil {
 			return err
 		}

@@ -56,6 +56,9 @@ type Options struct {
 	Log     *report.Log         // messages for the server log; tells each condition once
 	Flushed func(ticket uint64) // what flush() asked for under this ticket can be read
 	Wake    func()              // Status tells something new; numbers alone are not worth it
+	// MayDial asks whether this server has a client slot to spare; the answer
+	// comes on the channel. Asked by one goroutine at a time. nil: always.
+	MayDial func() <-chan bool
 }
 
 // Status is what status() shows of the store. It never changes once published.
@@ -80,6 +83,7 @@ type Store struct {
 	flushed func(uint64)
 	wake    func()
 	names   *Names
+	door    *door
 
 	config      atomic.Pointer[config.Config]
 	status      atomic.Pointer[Status]
@@ -103,7 +107,9 @@ func New(o Options) *Store {
 	}
 	s.config.Store(&o.Config)
 	s.status.Store(&Status{State: StateStarting, RingSegment: -1})
+	s.door = newDoor(o.MayDial, s.stopping)
 	s.names = newNames(s.config.Load, o.Log)
+	s.names.door = s.door
 	return s
 }
 
@@ -305,7 +311,7 @@ func (w *writer) recheck(ctx context.Context) {
 
 // open makes a session and learns all about the tables.
 func (w *writer) open(ctx context.Context) error {
-	sess, err := openSession(ctx, w.target, w.cfg)
+	sess, err := openSession(ctx, w.door, w.target, w.cfg)
 	if err != nil {
 		return err
 	}
@@ -342,14 +348,21 @@ func (w *writer) disconnect() {
 func (w *writer) fail(err error, action string) {
 	switch {
 	case errors.Is(err, errNoExtension):
+		database := w.cfg.Database
+		if tried := (*attempt)(nil); errors.As(err, &tried) {
+			database = tried.database
+		} else if w.session != nil {
+			database = w.session.conn.Config().Database
+		}
 		w.disconnect()
 		if !w.absent {
-			w.log.Add(report.Message{Level: report.Info, Text: "waiting for CREATE EXTENSION pg_lock_history in database " + w.cfg.Database})
+			w.allOver() // of this kind there is news, and what was reported before is not so any more
+			w.log.Add(report.Message{Level: report.Info, Text: "waiting for CREATE EXTENSION pg_lock_history in database " + database})
 		}
 		w.absent, w.known, w.away = true, false, true
 		w.st.State = StateWaiting
 		w.st.LastError = ""
-		w.st.Hint = "Run CREATE EXTENSION pg_lock_history in database " + w.cfg.Database + "."
+		w.st.Hint = "Run CREATE EXTENSION pg_lock_history in database " + database + "."
 		w.letGo()
 		w.retryAt = time.Now().Add(extensionPoll)
 		if w.tries > 0 {
@@ -363,7 +376,7 @@ func (w *writer) fail(err error, action string) {
 		w.delay()
 		return
 	}
-	if w.ending && (errors.Is(err, context.Canceled) || serverEnds(err)) {
+	if errors.Is(err, context.Canceled) || w.ending && serverEnds(err) {
 		w.disconnect() // a shutdown does not wait for us, and need not hear of it
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -31,10 +32,33 @@ func server(t *testing.T) config.Server {
 }
 
 func TestConnConfig(t *testing.T) {
-	for _, name := range []string{"PGHOST", "PGPORT", "PGDATABASE", "PGUSER", "PGPASSWORD", "PGOPTIONS", "PGAPPNAME", "PGTZ"} {
+	// What pgx would take from the environment and the home directory. All but
+	// PGSERVICE, which it follows whatever it is told; a worker has no
+	// environment (test/t/022_writer_messages.pl starts a server with it).
+	home := t.TempDir()
+	for _, name := range []string{"PGHOST", "PGDATABASE", "PGUSER", "PGPASSWORD", "PGOPTIONS", "PGAPPNAME", "PGTZ", "PGSERVICEFILE",
+		"PGSSLMODE", "PGSSLCERT", "PGSSLKEY", "PGSSLROOTCERT", "PGSSLPASSWORD", "PGSSLCERTMODE", "PGSSLNEGOTIATION", "PGCHANNELBINDING",
+		"PGREQUIREAUTH", "PGMINPROTOCOLVERSION", "PGMAXPROTOCOLVERSION", "PGTARGETSESSIONATTRS", "PGCONNECT_TIMEOUT"} {
 		t.Setenv(name, "from-environment")
 	}
 	t.Setenv("PGPORT", "1")
+	t.Setenv("HOME", home)
+	if err := os.WriteFile(filepath.Join(home, ".pgpass"), []byte("*:*:*:*:from-home\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PGPASSFILE", filepath.Join(home, ".pgpass"))
+	passfile := filepath.Join(home, "passfile")
+	if err := os.WriteFile(passfile, []byte("localhost:7777:*:writer:from-passfile\ndb9:5433:h:w:of-db9\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opened := filepath.Join(home, "opened")
+	if err := os.WriteFile(opened, []byte("*:*:*:*:seen-by-all\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	services := filepath.Join(home, "services")
+	if err := os.WriteFile(services, []byte("[far]\nhost=db9\nport=5433\ndbname=h\nuser=w\nsslmode=disable\n[near]\nuser=writer\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	srv := server(t)
 	socket := srv.SocketDirectories[1]
 	tests := []struct {
@@ -49,6 +73,17 @@ func TestConnConfig(t *testing.T) {
 		{"word that only ends in host", "user=myhost", socket + " 7777 postgres myhost  plain"},
 		{"url", "postgres://w:p%40ss@db9:99/h?sslmode=disable", "db9 99 h w p@ss plain"},
 		{"url without host", "postgres:///h?user=w", socket + " 7777 h w  plain"},
+		{"socket directory without port", "host=/elsewhere user=w", "/elsewhere 7777 postgres w  plain"},
+		{"another port", "port=99 user=w", socket + " 99 postgres w  plain"},
+		{"empty words", "host='' port='' user=''", socket + " 7777 postgres o'boss  plain"},
+		{"words within a value", `password='a host=db9 \'\\' user=w`, socket + ` 7777 postgres w a host=db9 '\ plain`},
+		{"passfile", "user=writer passfile=" + passfile, socket + " 7777 postgres writer from-passfile plain"},
+		{"passfile without a line that fits", "user=other passfile=" + passfile, socket + " 7777 postgres other  plain"},
+		{"passfile that all can read", "passfile=" + opened, socket + " 7777 postgres o'boss  plain"},
+		{"service", "service=far servicefile=" + services, "db9 5433 h w  plain"},
+		{"service and passfile", "service=far servicefile=" + services + " passfile=" + passfile, "db9 5433 h w of-db9 plain"},
+		{"service and more", "dbname=x service=far servicefile=" + services, "db9 5433 x w  plain"},
+		{"service that names no host", "service=near servicefile=" + services, socket + " 7777 postgres writer  plain"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -77,6 +112,19 @@ func TestConnConfig(t *testing.T) {
 					t.Errorf("%s = %q comes from the environment", name, value)
 				}
 			}
+			if len(cc.Fallbacks) > 1 || cc.ConnectTimeout != dialTimeout || cc.ValidateConnect != nil || cc.SSLNegotiation == "from-environment" {
+				t.Errorf("something is not ours: %+v", cc.Config)
+			}
+			here := cc.Host == socket && cc.Port == 7777
+			if cc.here != here {
+				t.Errorf("leads into this server: %v, want %v", cc.here, here)
+			}
+			if _, ok := cc.RuntimeParams["idle_session_timeout"]; ok != here {
+				t.Error("what not every version has is sent to servers of unknown version, or not to ours")
+			}
+			if (cc.noPassword == "") != (cc.Password != "") {
+				t.Errorf("says of the password %q: %q", cc.Password, cc.noPassword)
+			}
 			if _, ok := cc.RuntimeParams["log_statement"]; ok != (tt.conninfo == "") {
 				t.Error("parameters for superusers belong to sessions that are sure to be one's")
 			}
@@ -91,7 +139,9 @@ func TestConnConfig(t *testing.T) {
 // would go somewhere else than was meant.
 func TestConnConfigRefusesUnknownKeywords(t *testing.T) {
 	srv := server(t)
-	for _, conninfo := range []string{"hots=db9", "user=w hostaddr=10.0.0.1", "postgres://w@db9/h?sslmoed=disable", "postgresql://u:p@/x%zz"} {
+	for _, conninfo := range []string{"hots=db9", "user=w hostaddr=10.0.0.1", "postgres://w@db9/h?sslmoed=disable", "postgresql://u:p@/x%zz",
+		"user=w host", "user='w", "us er=w", "=w", "host=db9, user=w", "service=far", "service=far servicefile=/does/not/exist",
+		"service=far servicefile=" + os.DevNull, "password='s3cret"} {
 		c := config.Config{Database: "postgres", ConnInfo: conninfo, Server: srv}
 		target := writerTarget(&c)
 		_, err := connConfig(&target, &srv)
@@ -102,6 +152,9 @@ func TestConnConfigRefusesUnknownKeywords(t *testing.T) {
 		f := explain(err, "connect", &target, &c)
 		if f.state != StateConnect || !strings.Contains(f.msg.Text, "pg_lock_history.conninfo") {
 			t.Errorf("%s: told as %+v", conninfo, f)
+		}
+		if strings.Contains(f.msg.Detail, "s3cret") {
+			t.Errorf("the password is shown: %+v", f)
 		}
 	}
 	c := config.Config{Database: "postgres", ConnInfo: "user=w keepalives=1 application_name=x", Server: srv}
@@ -119,9 +172,75 @@ func TestConnConfigOfNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if cc.Database != "shop" || cc.User != "w" || cc.RuntimeParams["statement_timeout"] != "300ms" {
+	if !cc.here || cc.Database != "shop" || cc.User != "w" || cc.RuntimeParams["statement_timeout"] != "300ms" {
 		t.Errorf("database %q, user %q, statement_timeout %q", cc.Database, cc.User, cc.RuntimeParams["statement_timeout"])
 	}
+}
+
+func TestLocalConnInfoIsOfThisServer(t *testing.T) {
+	srv := server(t)
+	c := config.Config{Database: "postgres", LocalConnInfo: "host=127.0.0.1", Server: srv}
+	target := namesTarget(&c, "shop")
+	if cc, err := connConfig(&target, &srv); err != nil || cc.Port != 7777 || !cc.here {
+		t.Errorf("%v: %+v, want the port of this server", err, cc)
+	}
+}
+
+func TestDoor(t *testing.T) {
+	answer := func(spare bool) func() <-chan bool {
+		return func() <-chan bool {
+			c := make(chan bool, 1)
+			c <- spare
+			return c
+		}
+	}
+	never := func() <-chan bool { return nil }
+	tests := []struct {
+		name string
+		ask  func() <-chan bool
+		err  error
+	}{
+		{"a slot to spare", answer(true), nil},
+		{"no slot to spare", answer(false), errNoSpareSlot},
+		{"nobody answers", never, errNoAnswer},
+		{"nobody to ask", nil, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				d := newDoor(tt.ask, make(chan struct{}))
+				for range 3 { // whatever comes of it, the next one finds the door free
+					leave, err := d.enter(t.Context())
+					if !errors.Is(err, tt.err) {
+						t.Fatalf("error %v, want %v", err, tt.err)
+					}
+					if err == nil {
+						leave()
+					}
+				}
+			})
+		})
+	}
+	t.Run("one at a time", func(t *testing.T) {
+		d := newDoor(answer(true), make(chan struct{}))
+		leave, err := d.enter(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if _, err := d.enter(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a second one came in: %v", err)
+		}
+		leave()
+	})
+	t.Run("at the end", func(t *testing.T) {
+		over := make(chan struct{})
+		close(over)
+		if _, err := newDoor(never, over).enter(t.Context()); !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v: the stop is held up", err)
+		}
+	})
 }
 
 func TestLocalHost(t *testing.T) {
@@ -166,7 +285,13 @@ func TestExplain(t *testing.T) {
 		{"other server", errOtherServer, StateConnect, []string{"not the one"}},
 		{"nobody listens", &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, StateConnect, []string{"pg_lock_history.conninfo"}},
 		{"password", pg("FATAL", "28P01"), StateConnect, []string{"passfile", "pg_lock_history.conninfo", "what the server said"}},
+		{"no password", fmt.Errorf("%w: %w", errNoPassword, pg("FATAL", "28P01")), StateConnect, []string{"passfile", "pg_hba.conf", "what the server said"}},
 		{"pg_hba", pg("FATAL", "28000"), StateConnect, []string{"pg_hba.conf"}},
+		{"no role", &attempt{user: "w", err: &pgconn.PgError{Severity: "FATAL", Code: "28000", Routine: "InitializeSessionUserId"}}, StateConnect, []string{`"w"`, "LOGIN"}},
+		{"no slot", errNoSpareSlot, StateSlots, []string{"max_connections", "kept in memory"}},
+		{"main thread", errNoAnswer, StateConnect, []string{"tries again"}},
+		{"template", &attempt{database: "template1", err: errTemplate}, StateConnect, []string{`"template1"`, "pg_lock_history.database"}},
+		{"published", &publishedError{publication: "all of it"}, StatePublished, []string{`"all of it"`, "pg_lock_history.allow_published", "pg_lock_history.database", "kept in memory"}},
 		{"no database", pg("FATAL", "3D000"), StateConnect, []string{`"hist"`, "pg_lock_history.database"}},
 		{"datallowconn", pg("FATAL", "55000"), StateConnect, []string{"datallowconn"}},
 		{"rights", pg("ERROR", "42501"), StateRefused, []string{"GRANT"}},
@@ -174,7 +299,8 @@ func TestExplain(t *testing.T) {
 		{"too many", pg("FATAL", "53300"), StateConnect, []string{"max_connections"}},
 		{"disk full", pg("ERROR", "53100"), StateWriting, []string{"disk is full"}},
 		{"read only", pg("ERROR", "25006"), StateWriting, []string{"read-only", "pg_lock_history.conninfo"}},
-		{"version", errVersion, StateVersion, []string{"ALTER EXTENSION pg_lock_history UPDATE", "hist"}},
+		{"older", &versionError{"1.9", "1.10"}, StateVersion, []string{"1.9", "1.10", "ALTER EXTENSION pg_lock_history UPDATE", "hist"}},
+		{"newer", &versionError{"1.10", "1.9"}, StateVersion, []string{"1.9", "Install the libraries of version 1.10", "restart"}},
 		{"tables", errNotOurs, StateRefused, []string{"not as CREATE EXTENSION made them"}},
 		{"node", errNodeTaken, StateRefused, []string{"pg_lock_history.node_name"}},
 		{"end of file", io.ErrUnexpectedEOF, StateWriting, []string{"lost the connection"}},
@@ -203,6 +329,20 @@ func TestExplain(t *testing.T) {
 			}
 			keys[f.msg.Key] = f.msg.Text
 		})
+	}
+}
+
+func TestOlder(t *testing.T) {
+	for _, tt := range []struct {
+		a, b string
+		want bool
+	}{
+		{"1.0", "1.1", true}, {"1.1", "1.0", false}, {"1.9", "1.10", true}, {"1.10", "1.9", false},
+		{"1", "1.0", true}, {"1.0", "1.0", false}, {"1.0", "1.1dev", true},
+	} {
+		if got := older(tt.a, tt.b); got != tt.want {
+			t.Errorf("older(%s, %s) = %v", tt.a, tt.b, got)
+		}
 	}
 }
 

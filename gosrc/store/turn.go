@@ -39,7 +39,7 @@ func (s *session) makeRoom(ctx context.Context, h *hand, c *config.Config) (ring
 		if d.Action == ring.Stay || d.Action == ring.Advance {
 			break
 		}
-		emptied, err := s.emptySegment(ctx, d.Next)
+		emptied, err := s.emptySegment(ctx, d.Next, c)
 		if err == nil && emptied {
 			err = s.measure(ctx, c)
 		}
@@ -57,13 +57,13 @@ func (s *session) makeRoom(ctx context.Context, h *hand, c *config.Config) (ring
 // that we queued behind would make all later readers queue behind us. Locks are
 // taken in the order of all who change the ring (run rows, ring rows, leaves),
 // so that no two can wait for each other; see also sql/parts/56_reset.sql.
-func (s *session) emptySegment(ctx context.Context, seg int) (bool, error) {
+func (s *session) emptySegment(ctx context.Context, seg int, c *config.Config) (bool, error) {
 	var tables []string
 	for _, leaf := range leaves {
 		tables = append(tables, "lock_history."+leafName(leaf, seg))
 	}
 	list := strings.Join(tables, ", ")
-	err := pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
+	err := s.transact(ctx, c, func(tx pgx.Tx) error {
 		// Unless another node has opened it in the meantime.
 		tag, err := tx.Exec(ctx, `
 			SELECT FROM lock_history.ring

@@ -63,7 +63,7 @@ func (w *writer) write(ctx context.Context) error {
 	if err := s.dropKnownActors(ctx, r, seg, d.Action == ring.Advance); err != nil {
 		return err
 	}
-	err = pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
+	err = s.transact(ctx, w.cfg, func(tx pgx.Tx) error {
 		// First the run row: see doc.go, "once".
 		if err := s.beat(ctx, tx, h, w.cfg.FlushPeriod); err != nil {
 			return err

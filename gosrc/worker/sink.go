@@ -25,6 +25,11 @@ type sink struct {
 	queue  *queue.Queue
 	store  *store.Store
 	ticket atomic.Uint64 // highest flush() ticket done; written by the store's goroutine
+
+	// Where the answer goes when the store asks for a client slot, which the
+	// main thread alone can see; nil when it does not. A newer question takes
+	// the place of one that was not answered in time.
+	slotAnswer atomic.Pointer[chan bool]
 }
 
 func newSink(c config.Config, log *report.Log, wake func()) *sink {
@@ -34,6 +39,12 @@ func newSink(c config.Config, log *report.Log, wake func()) *sink {
 		Queue:  s.queue,
 		Log:    log,
 		Wake:   wake,
+		MayDial: func() <-chan bool {
+			answer := make(chan bool, 1)
+			s.slotAnswer.Store(&answer)
+			wake()
+			return answer
+		},
 		Flushed: func(ticket uint64) {
 			s.ticket.Store(ticket)
 			wake()
@@ -47,6 +58,14 @@ func (s *sink) Queued() int64         { return s.queue.Bytes() }
 func (s *sink) RewriteOpen() bool     { return s.store.RewriteOpen() }
 func (s *sink) Poke()                 { s.store.Poke() }
 func (s *sink) Close()                { s.store.Stopping() }
+
+func (s *sink) AskedForSlot() bool { return s.slotAnswer.Load() != nil }
+
+func (s *sink) TellSlot(spare bool) {
+	if answer := s.slotAnswer.Swap(nil); answer != nil {
+		*answer <- spare
+	}
+}
 
 func (s *sink) Configure(c config.Config) {
 	s.queue.SetLimit(limit(c))
