@@ -154,7 +154,9 @@ FROM (SELECT DISTINCT ON (l.wait_start, l.wait_id, l.node_id)
                           FROM (SELECT DISTINCT ON (q.wait_start, q.wait_id, q.node_id, q.run)
                                        q.seg, q.ctid AS place, q.wait_start, q.wait_id, q.node_id, q.run, q.written_at
                                 FROM lock_history.open AS q
-                                WHERE q.seg = own.seg
+                                -- the last two are always true, see waits: a look-up for each
+                                -- row of every segment would look dear
+                                WHERE q.seg = own.seg AND q.seg >= (SELECT 0) AND q.seg <= (SELECT 8)
                                 ORDER BY q.wait_start, q.wait_id, q.node_id, q.run, q.written_at DESC) AS d
                           WHERE (SELECT true FROM lock_history.episode AS e
                                  WHERE e.seg = own.seg AND e.wait_start = d.wait_start AND e.wait_id = d.wait_id

@@ -117,9 +117,13 @@ BEGIN
                p.pid, p.leader_pid, p.backend_start, p.backend_type, p.state, p.datname, p.usename,
                p.application_name, p.client_addr, p.xact_start, p.query
         FROM pg_catalog.unnest(waits) AS w
-        LEFT JOIN lock_history.process AS p
-               ON p.seg = w.seg AND p.actor_id = w.actor_id AND (p.node_id = w.node_id) IS TRUE
-                  AND p.seg = ANY (segments)
+        -- one by one, by index: in a storm the planner would read all actors of the segment
+        LEFT JOIN LATERAL (SELECT a.pid, a.leader_pid, a.backend_start, a.backend_type, a.state, a.datname, a.usename,
+                                  a.application_name, a.client_addr, a.xact_start, a.query
+                           FROM lock_history.process AS a
+                           WHERE a.seg = w.seg AND a.actor_id = w.actor_id AND a.node_id = w.node_id
+                             AND a.seg = ANY (segments)
+                           LIMIT 1) AS p ON true
     ), active AS MATERIALIZED (
         -- Edges in force.  Before the first walk that saw the wait, the
         -- blockers of that walk count.

@@ -30,7 +30,6 @@ DECLARE
                                    WHERE wanted_node IS NULL OR s.node = wanted_node);
     segments    smallint[] := ARRAY(SELECT r.seg FROM lock_history.ring_segment AS r
                                     WHERE r.closed_at IS NULL OR r.closed_at > lower_bound - interval '1 min');
-    moment      record;
     still       lock_history.wait_episode[];  -- open waits: found once, not for each moment
 BEGIN
     IF worst_moments.n < 0 THEN
@@ -47,7 +46,8 @@ BEGIN
     WHERE w.is_open AND w.wait_start < upper_bound AND w.node_id = ANY (nodes)
       AND (w.wait_end IS NULL OR w.wait_end > lower_bound);
 
-    FOR moment IN
+    -- one statement: planning takes longer than all it does for a moment
+    RETURN QUERY
         WITH span AS (
             SELECT w.wait_start, w.wait_end
             FROM lock_history.wait_episode AS w
@@ -77,35 +77,36 @@ BEGIN
             FROM stretch AS t
             WHERE t.waiting > 0 AND t.at < upper_bound
             ORDER BY t.no, hour, t.waiting DESC, t.at
+        ), moment AS MATERIALIZED (
+            SELECT w.look_at, w.waiting, w.at,
+                   -- nothing that waited then had begun before the stretch did
+                   (SELECT CASE WHEN pg_catalog.min(t.at) > lower_bound THEN pg_catalog.min(t.at) ELSE '-infinity' END
+                    FROM stretch AS t WHERE t.no = w.no AND t.waiting > 0) AS began
+            FROM worst AS w
+            ORDER BY w.waiting DESC, w.at
+            LIMIT worst_moments.n
         )
-        SELECT w.look_at, w.waiting,
-               -- nothing that waited then had begun before the stretch did
-               (SELECT CASE WHEN pg_catalog.min(t.at) > lower_bound THEN pg_catalog.min(t.at) ELSE '-infinity' END
-                FROM stretch AS t WHERE t.no = w.no AND t.waiting > 0) AS began
-        FROM worst AS w
-        ORDER BY w.waiting DESC, w.at
-        LIMIT worst_moments.n
-    LOOP
-        at := moment.look_at;
-        SELECT pg_catalog.count(DISTINCT (w.node_id, w.wait_id)),
-               pg_catalog.count(DISTINCT (w.node_id, e.proc)) FILTER (WHERE e.proc IS NOT NULL),
-               pg_catalog.max(moment.look_at - w.wait_start)
-          INTO waiting, roots, longest
-        FROM (SELECT l.node_id, l.wait_id, l.wait_start, l.edge_kind, l.edge_proc, l.edge_from, l.edge_to
-              FROM lock_history.wait_episode AS l
-              WHERE NOT l.is_open AND l.wait_start BETWEEN moment.began AND moment.look_at AND l.node_id = ANY (nodes)
-                AND l.wait_end > moment.look_at AND l.seg = ANY (segments)
-              UNION ALL
-              SELECT l.node_id, l.wait_id, l.wait_start, l.edge_kind, l.edge_proc, l.edge_from, l.edge_to
-              FROM pg_catalog.unnest(still) AS l
-              WHERE l.wait_start BETWEEN moment.began AND moment.look_at
-                AND (l.wait_end IS NULL OR l.wait_end > moment.look_at)) AS w
-        LEFT JOIN LATERAL unnest(w.edge_kind, w.edge_proc, w.edge_from, w.edge_to) AS e(kind, proc, since, until)
-               ON e.kind = 3 AND (e.until IS NULL OR e.until > moment.look_at)
-                  AND (e.since <= moment.look_at
-                       OR e.since = (SELECT pg_catalog.min(f.since) FROM pg_catalog.unnest(w.edge_from) AS f(since)));
-        RETURN NEXT;
-    END LOOP;
+        SELECT m.look_at, seen.waiting, seen.roots, seen.longest
+        FROM moment AS m
+        CROSS JOIN LATERAL (
+            SELECT pg_catalog.count(DISTINCT (w.node_id, w.wait_id)) AS waiting,
+                   pg_catalog.count(DISTINCT (w.node_id, e.proc)) FILTER (WHERE e.proc IS NOT NULL) AS roots,
+                   pg_catalog.max(m.look_at - w.wait_start) AS longest
+            FROM (SELECT l.node_id, l.wait_id, l.wait_start, l.edge_kind, l.edge_proc, l.edge_from, l.edge_to
+                  FROM lock_history.wait_episode AS l
+                  WHERE NOT l.is_open AND l.wait_start BETWEEN m.began AND m.look_at AND l.node_id = ANY (nodes)
+                    AND l.wait_end > m.look_at AND l.seg = ANY (segments)
+                  UNION ALL
+                  SELECT l.node_id, l.wait_id, l.wait_start, l.edge_kind, l.edge_proc, l.edge_from, l.edge_to
+                  FROM pg_catalog.unnest(still) AS l
+                  WHERE l.wait_start BETWEEN m.began AND m.look_at
+                    AND (l.wait_end IS NULL OR l.wait_end > m.look_at)) AS w
+            LEFT JOIN LATERAL unnest(w.edge_kind, w.edge_proc, w.edge_from, w.edge_to) AS e(kind, proc, since, until)
+                   ON e.kind = 3 AND (e.until IS NULL OR e.until > m.look_at)
+                      AND (e.since <= m.look_at
+                           OR e.since = (SELECT pg_catalog.min(f.since) FROM pg_catalog.unnest(w.edge_from) AS f(since)))
+        ) AS seen
+        ORDER BY m.waiting DESC, m.at;
 END
 $$;
 COMMENT ON FUNCTION lock_history.worst_moments(timestamptz, timestamptz, integer, text) IS
