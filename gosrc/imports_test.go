@@ -35,8 +35,8 @@ var allowed = map[string][]string{
 		"github.com/jackc/pgservicefile", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgtype"},
 	"probe":    {"C", "live", "lockmgr", "sampler", "snapshot"},
 	"livetest": {},
-	"lastword": {"snapshot"},
-	"worker":   {"C", "config", "history", "lastword", "lockmgr", "probe", "queue", "report", "sampler", "snapshot", "store"},
+	"spill":    {"history", "lockmgr", "snapshot"},
+	"worker":   {"C", "config", "history", "lockmgr", "probe", "querytext", "queue", "report", "sampler", "snapshot", "spill", "store"},
 }
 
 func TestImportsPointOneWay(t *testing.T) {

@@ -49,6 +49,14 @@ type DrainOptions struct {
 	// RewriteOpen hands out every open episode again: the segment has changed,
 	// or a new writer does not have them.
 	RewriteOpen bool
+
+	// Final: nothing is sampled after this Drain. Every wait that goes on is
+	// handed out now: as open, whatever its length and however many they are,
+	// for nobody will know how long it would have been, and whoever samples next
+	// goes on with the same WaitID; as a short one up to now when no walk has
+	// seen it, or when the server has not published its start, without which the
+	// next one could not tell it as the same.
+	Final bool
 }
 
 // Drained is what became known since the previous Drain. It belongs to the

@@ -123,6 +123,9 @@ func (t *Tracker) Peek(i int, e *history.Episode) { t.fill(e, t.matched[i]) }
 // Drain hands out what became known since the previous one. A short wait of
 // the same second and key in the next Drain makes another row.
 func (t *Tracker) Drain(at snapshot.Micros, o DrainOptions) Drained {
+	if o.Final {
+		t.mergeLost(at)
+	}
 	d := Drained{Closed: t.closed, Short: t.short, Merged: t.merged}
 	t.closed, t.short, t.merged = nil, nil, 0
 	clear(t.shortIndex)
@@ -141,10 +144,11 @@ func (t *Tracker) Drain(at snapshot.Micros, o DrainOptions) Drained {
 	for n := range t.live {
 		i := (first + n) % len(t.live)
 		w := t.live[i]
-		due := w.walk != 0 && at.Sub(w.start) >= t.config.MinDuration && (w.changed || !w.handedOut)
+		old := at.Sub(w.start) >= t.config.MinDuration || o.Final && !t.isLost(w, at)
+		due := w.walk != 0 && old && (w.changed || !w.handedOut)
 		switch {
 		case !due:
-		case len(d.Open) >= t.config.MaxRowsPerSecond:
+		case len(d.Open) >= t.config.MaxRowsPerSecond && !o.Final:
 			if !d.Rest {
 				d.Rest, t.nextOpen = true, i
 			}
@@ -154,6 +158,30 @@ func (t *Tracker) Drain(at snapshot.Micros, o DrainOptions) Drained {
 		}
 	}
 	return d
+}
+
+// isLost reports whether w, which goes on, cannot be handed out as open at the
+// end: without a walk there is no tag, and a young wait without a published
+// start would be another one to whoever samples next.
+func (t *Tracker) isLost(w *wait, at snapshot.Micros) bool {
+	switch {
+	case w.handedOut:
+		return false
+	case w.walk == 0:
+		return true
+	}
+	return (w.published == 0 || w.stale) && at.Sub(w.start) < t.config.MinDuration
+}
+
+// mergeLost counts the waits that go on and are lost otherwise.
+func (t *Tracker) mergeLost(at snapshot.Micros) {
+	for _, w := range t.live {
+		if t.isLost(w, at) {
+			upToNow := *w
+			upToNow.end = max(at, w.start)
+			t.merge(&upToNow, secondOf(upToNow.end))
+		}
+	}
 }
 
 // episode returns w as a fact. It shares nothing with w that changes.

@@ -746,6 +746,59 @@ func TestOpenIsBoundedAndEverybodyHasATurn(t *testing.T) {
 	}
 }
 
+// At the end everything goes out: what can be told again as open, the rest as sums.
+func TestFinalDrain(t *testing.T) {
+	c := testConfig
+	c.MaxRowsPerSecond = 2
+	s := newStage(c)
+	young, other, third := waiting(1, 7, ms(1)), waiting(2, 7, ms(2)), waiting(3, 7, ms(3))
+	unpublished, unseen := waiting(4, 7, 0), waiting(5, 7, ms(9))
+	stale := waiting(6, 7, ms(0))
+	s.sweep(ms(5), waiting(6, 7, ms(0)))
+	s.sweep(ms(8), ended(6, 7, ms(0), snapshot.EndedGranted)) // slot 6 waits again, its start is the old one
+	s.Drain(ms(8), DrainOptions{})
+	s.sweep(ms(10), young, other, third, unpublished, unseen, stale)
+	s.walk(ms(10), queueOf{7, []int32{9}, []snapshot.Wait{young, other, third, unpublished, stale}})
+
+	if d := s.Drain(ms(15), DrainOptions{}); len(d.Open)+len(d.Short) != 0 {
+		t.Errorf("%d open and %d short waits before the end", len(d.Open), len(d.Short))
+	}
+	d := s.Drain(ms(20), DrainOptions{Final: true})
+	var pids []int32
+	for _, e := range d.Open {
+		pids = append(pids, e.Waiter.Pid)
+		if e.End != 0 || e.WaitID != waitID("n", e.Start, e.Waiter.Slot, e.Waiter.Pid) {
+			t.Errorf("%d has end %d and id %d", e.Waiter.Pid, e.End, e.WaitID)
+		}
+	}
+	if !slices.Equal(pids, []int32{1001, 1002, 1003}) || len(d.Closed) != 0 || d.Rest {
+		t.Errorf("open %v, %d closed, rest %t; want the three that can be told again, whatever the bounds", pids, len(d.Closed), d.Rest)
+	}
+	var waits int64
+	for _, short := range d.Short {
+		waits += short.Waits
+	}
+	if waits != 3 || d.Merged != 3 {
+		t.Errorf("%d short waits, %d merged, want 3: no walk, no start, a start of another wait", waits, d.Merged)
+	}
+}
+
+// A long wait goes out at the end as it always does, and no wait twice.
+func TestFinalDrainOfLongWaits(t *testing.T) {
+	s := newStage(testConfig)
+	known, unpublished := waiting(1, 7, ms(1)), waiting(2, 7, 0)
+	queue := queueOf{7, []int32{9}, []snapshot.Wait{known, unpublished}}
+	s.sweep(ms(10), known, unpublished)
+	s.walk(ms(10), queue)
+	if d := s.Drain(ms(105), DrainOptions{}); len(d.Open) != 1 {
+		t.Fatalf("%d open", len(d.Open))
+	}
+	d := s.Drain(ms(120), DrainOptions{Final: true})
+	if len(d.Open) != 1 || d.Open[0].Waiter.Pid != 1002 || len(d.Short) != 0 {
+		t.Errorf("%d open, %d short; want the second wait alone, as open", len(d.Open), len(d.Short))
+	}
+}
+
 func TestHandedOutSharesNothing(t *testing.T) {
 	s := newStage(testConfig)
 	w1, w2 := waiting(1, 7, ms(1)), waiting(2, 7, ms(2))

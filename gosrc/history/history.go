@@ -109,7 +109,7 @@ const (
 	GapStopped       GapReason = "stopped"        // the worker was not there
 	GapDisabled      GapReason = "disabled"       // pg_lock_history.enabled was off
 	GapLate          GapReason = "late"           // the worker did not get to run
-	GapWriterBlocked GapReason = "writer blocked" // the queue was full, oldest facts dropped
+	GapWriterBlocked GapReason = "writer blocked" // no way to the tables, and no room or time to keep the facts
 	GapRingHeld      GapReason = "ring held"      // a reader kept the next segment
 	GapElsewhere     GapReason = "elsewhere"      // the settings named another history, or it had no tables
 )
@@ -145,9 +145,16 @@ type Health struct {
 	Errors          int64
 }
 
+// Run is one life of the worker.
+type Run struct {
+	ID         int64           // when it began, in the server's microseconds
+	CompleteTo snapshot.Micros // its history is complete up to then; 0: not known
+}
+
 // Batch is everything that became known between two flushes. It belongs to
 // the receiver once handed over.
 type Batch struct {
+	Run        int64           // the life of the worker that it belongs to; 0: this one
 	Number     int64           // ascending within one run, from 1
 	CompleteTo snapshot.Micros // the history is complete up to here with this batch
 	Waiting    bool            // somebody was waiting: the heartbeat must be written

@@ -9,6 +9,9 @@
 // was dropped is counted together with the time it covered, and handed out
 // with the next Take, so that the history says where it is silent.
 //
+// Batches of earlier lives (Restore) stand ahead of all others. They count by
+// bytes and not by age. A hand taken never mixes two runs.
+//
 // Batches that were taken count against the byte bound until Release: memory
 // is memory, whoever holds it. They are never dropped.
 package queue

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"slices"
 	"sync"
 	"time"
 	"unsafe"
@@ -38,9 +39,10 @@ type Queue struct {
 
 	mu       sync.Mutex
 	limit    Limit
-	items    []Item
-	queued   int64 // bytes in items
-	taken    int64 // bytes handed out and not released
+	items    []Item // restored ones first
+	restored int    // how many of items are
+	queued   int64  // bytes in items
+	taken    int64  // bytes handed out and not released
 	lost     Lost
 	complete snapshot.Micros // CompleteTo of the last batch pushed
 }
@@ -70,29 +72,62 @@ func (q *Queue) Push(b *history.Batch) {
 	q.complete = b.CompleteTo
 	q.items = append(q.items, item)
 	q.queued += item.Bytes
-	for len(q.items) > 0 && q.overLocked() {
-		q.dropOldestLocked()
-	}
+	q.boundLocked()
 	q.mu.Unlock()
+	q.signal()
+}
 
+// Restore puts batches of earlier lives ahead of everything, oldest first, as
+// Take has handed them out there. They are bounded by bytes like all others,
+// and not by age: they are old, and what is in line behind them is not.
+func (q *Queue) Restore(items []Item) {
+	if len(items) == 0 {
+		return
+	}
+	items = slices.Clone(items)
+	var bytes int64
+	for i := range items {
+		items[i].Bytes = size(items[i].Batch)
+		bytes += items[i].Bytes
+	}
+	q.mu.Lock()
+	q.items = slices.Insert(q.items, q.restored, items...)
+	q.restored += len(items)
+	q.queued += bytes
+	q.boundLocked()
+	q.mu.Unlock()
+	q.signal()
+}
+
+func (q *Queue) signal() {
 	select {
 	case q.ready <- struct{}{}:
 	default: // the consumer has not yet seen the last one
 	}
 }
 
-func (q *Queue) overLocked() bool {
-	if q.queued+q.taken > q.limit.Bytes {
-		return true
+// boundLocked drops what is over the bounds: by bytes the oldest of all, by age
+// the oldest of this life.
+func (q *Queue) boundLocked() {
+	for len(q.items) > 0 && q.queued+q.taken > q.limit.Bytes {
+		q.dropLocked(0)
 	}
-	oldest := q.items[0].Batch.CompleteTo
-	return q.limit.Age > 0 && q.complete.Sub(oldest) > q.limit.Age
+	for q.limit.Age > 0 && len(q.items) > q.restored && q.complete.Sub(q.items[q.restored].Batch.CompleteTo) > q.limit.Age {
+		q.dropLocked(q.restored)
+	}
 }
 
-func (q *Queue) dropOldestLocked() {
-	old := q.items[0]
-	q.items[0] = Item{} // let go of the batch
-	q.items = q.items[1:]
+func (q *Queue) dropLocked(at int) {
+	old := q.items[at]
+	if at == 0 {
+		q.items[0] = Item{} // let go of the batch
+		q.items = q.items[1:]
+	} else {
+		q.items = slices.Delete(q.items, at, at+1)
+	}
+	if at < q.restored {
+		q.restored--
+	}
 	q.queued -= old.Bytes
 
 	rows := int64(old.Batch.Rows())
@@ -102,23 +137,24 @@ func (q *Queue) dropOldestLocked() {
 	if rows == 0 {
 		return // a time of which there was nothing to tell is not lost
 	}
-	if q.lost.Batches == 0 {
+	if q.lost.Batches == 0 || old.From < q.lost.Began {
 		q.lost.Began = old.From
 	}
-	q.lost.Ended = old.Batch.CompleteTo
+	q.lost.Ended = max(q.lost.Ended, old.Batch.CompleteTo)
 	q.lost.Batches++
 	q.lost.Rows += rows
 }
 
-// Take hands out batches from the old end, at least one when there is any and
-// no more than maxBytes otherwise, and what was dropped before them.
+// Take hands out batches of one run from the old end, at least one when there
+// is any and no more than maxBytes otherwise, and what was dropped before them.
 func (q *Queue) Take(maxBytes int64) ([]Item, Lost) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 
 	var n int
 	var bytes int64
-	for n < len(q.items) && (n == 0 || bytes+q.items[n].Bytes <= maxBytes) {
+	for n < len(q.items) && (n == 0 ||
+		bytes+q.items[n].Bytes <= maxBytes && q.items[n].Batch.Run == q.items[0].Batch.Run) {
 		bytes += q.items[n].Bytes
 		n++
 	}
@@ -126,6 +162,7 @@ func (q *Queue) Take(maxBytes int64) ([]Item, Lost) {
 	copy(items, q.items)
 	clear(q.items[:n])
 	q.items = q.items[n:]
+	q.restored -= min(n, q.restored)
 	q.queued -= bytes
 	q.taken += bytes
 	lost := q.lost
@@ -152,6 +189,13 @@ func (q *Queue) Bytes() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.queued + q.taken
+}
+
+// Restored returns the number of restored batches that are still queued.
+func (q *Queue) Restored() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.restored
 }
 
 // Len returns the number of batches queued.

@@ -178,3 +178,81 @@ func equal(a, b []int64) bool {
 	}
 	return true
 }
+
+// What earlier lives left is written first; it is old, and not dropped for that.
+func TestRestore(t *testing.T) {
+	one := size(batch(1, 1))
+	old := func(run int64, n, rows int) Item {
+		b := batch(n, rows)
+		b.Run = run
+		return Item{Batch: b, From: b.CompleteTo.Add(-time.Second)}
+	}
+	tests := []struct {
+		name    string
+		limit   Limit
+		restore []Item
+		push    []*history.Batch
+		want    [][]int64 // by hands: never of two runs
+		lost    Lost
+	}{
+		{"ahead, each run by itself", Limit{Bytes: 100 * one}, []Item{old(5, 3, 1), old(5, 4, 1), old(6, 1, 1)}, []*history.Batch{batch(100, 1)},
+			[][]int64{{3, 4}, {1}, {100}}, Lost{}},
+		{"not by age", Limit{Bytes: 100 * one, Age: time.Minute}, []Item{old(5, 1, 1)}, []*history.Batch{batch(1000, 1), batch(1100, 1)},
+			[][]int64{{1}, {1100}}, Lost{Batches: 1, Rows: 1, Began: t0.Add(1000 * time.Second), Ended: t0.Add(1000 * time.Second)}},
+		{"by bytes, at once", Limit{Bytes: 2 * one}, []Item{old(5, 1, 1), old(5, 2, 1), old(5, 3, 1)}, nil,
+			[][]int64{{2, 3}}, Lost{Batches: 1, Rows: 1, Began: t0, Ended: t0.Add(time.Second)}},
+		{"by bytes, before those of this life", Limit{Bytes: 2 * one}, []Item{old(5, 1, 1), old(5, 2, 1)}, []*history.Batch{batch(100, 1)},
+			[][]int64{{2}, {100}}, Lost{Batches: 1, Rows: 1, Began: t0, Ended: t0.Add(time.Second)}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			q := New(tt.limit)
+			q.Restore(tt.restore)
+			for _, b := range tt.push {
+				q.Push(b)
+			}
+			select {
+			case <-q.Ready():
+			default:
+				t.Error("the consumer is not told")
+			}
+			var lost Lost
+			for _, want := range tt.want {
+				items, l := q.Take(1 << 40)
+				if got := numbers(items); !equal(got, want) {
+					t.Errorf("batches %v, want %v", got, want)
+				}
+				if lost == (Lost{}) {
+					lost = l
+				}
+				q.Release(items)
+			}
+			if lost != tt.lost {
+				t.Errorf("lost %+v, want %+v", lost, tt.lost)
+			}
+			if q.Bytes() != 0 || q.Len() != 0 || q.Restored() != 0 {
+				t.Errorf("%d bytes, %d batches, %d restored are left", q.Bytes(), q.Len(), q.Restored())
+			}
+		})
+	}
+}
+
+func TestRestoredAreCountedUntilTaken(t *testing.T) {
+	q := New(Limit{Bytes: 1 << 20})
+	for n := range 3 {
+		b := batch(n+1, 1)
+		b.Run = 5
+		q.Restore([]Item{{Batch: b, From: t0}})
+	}
+	q.Push(batch(9, 1))
+	if q.Restored() != 3 {
+		t.Errorf("%d are restored, want 3", q.Restored())
+	}
+	if items, _ := q.Take(1); len(items) != 1 || items[0].Batch.Number != 1 || q.Restored() != 2 {
+		t.Errorf("took %v, %d are restored, want the first and 2", numbers(items), q.Restored())
+	}
+	_, _ = q.Take(1 << 20)
+	if items, _ := q.Take(1 << 20); q.Restored() != 0 || !equal(numbers(items), []int64{9}) {
+		t.Errorf("took %v, %d are restored, want our own and none", numbers(items), q.Restored())
+	}
+}

@@ -139,7 +139,6 @@ type Sampler struct {
 	answered       uint64 // and the highest passed on to sessions
 	lastPush       snapshot.Micros
 	completeTo     snapshot.Micros // of the last flush
-	idleTo         snapshot.Micros // of the last flush that had nothing to hand over, with nothing queued
 	gaps           []history.Gap
 	pausedSince    snapshot.Micros // 0 while sampling
 	pauseDetail    string
@@ -231,7 +230,7 @@ func (s *Sampler) turn() (stop bool, err error) {
 		s.endPause(w.Now)
 	}
 	if stop || stopping || w.Reasons&WokeFlush != 0 || w.NowNs >= s.nextFlush {
-		s.flush(stop || stopping || w.Reasons&WokeFlush != 0)
+		s.flush(stop || stopping || w.Reasons&WokeFlush != 0, stop)
 	}
 	if stopping {
 		s.o.Sink.Close()
@@ -340,7 +339,7 @@ func (s *Sampler) sweep(found []snapshot.Wait) {
 	if changed {
 		s.walkOwed = true
 	}
-	if s.walkOwed || w.NowNs >= s.nextWalk || w.Reasons&WokeFlush != 0 {
+	if s.walkOwed || w.NowNs >= s.nextWalk || w.Reasons&(WokeFlush|WokeStop) != 0 {
 		s.walkLocks()
 	}
 }
@@ -348,7 +347,8 @@ func (s *Sampler) sweep(found []snapshot.Wait) {
 // walkLocks copies the awaited locks and lets the analysis look at them.
 func (s *Sampler) walkLocks() {
 	w := &s.wake
-	err := s.o.Probes.Locks(s.known, s.busy >= insistAfter, s.locks, s.holders, s.queue, &s.walk)
+	insist := s.busy >= insistAfter || w.Reasons&WokeStop != 0 // there is no later one
+	err := s.o.Probes.Locks(s.known, insist, s.locks, s.holders, s.queue, &s.walk)
 	s.health.walk(&s.walk)
 	switch {
 	case errors.Is(err, ErrBusy):
@@ -479,14 +479,15 @@ func (s *Sampler) addGap(g history.Gap) {
 	s.gaps = append(s.gaps, g)
 }
 
-// flush hands over what became known; asked means that somebody waits for it.
-func (s *Sampler) flush(asked bool) {
+// flush hands over what became known; asked means that somebody waits for it,
+// final that it is the last time.
+func (s *Sampler) flush(asked, final bool) {
 	w := &s.wake
 	s.nextFlush = w.NowNs + Monotonic(s.o.Config.FlushPeriod)
 	s.completeTo = w.Now
 
 	s.live.closed = 0
-	d := s.tracker.Drain(w.Now, episode.DrainOptions{RewriteOpen: s.o.Sink.RewriteOpen()})
+	d := s.tracker.Drain(w.Now, episode.DrainOptions{RewriteOpen: s.o.Sink.RewriteOpen(), Final: final})
 	s.merged += d.Merged
 	if asked {
 		s.health.close(w.Now, s.counters())
@@ -498,9 +499,6 @@ func (s *Sampler) flush(asked bool) {
 		busy = true
 	}
 	if !busy && w.Now.Sub(s.lastPush) < min(idlePush, s.o.Config.Retention/pushesInRetention) && w.Now >= s.lastPush {
-		if s.o.Sink.Queued() == 0 {
-			s.idleTo = w.Now
-		}
 		return
 	}
 	s.number++
@@ -597,15 +595,9 @@ func (s *Sampler) publish() {
 	s.published, s.publishedOnce = *st, true
 }
 
-// Complete returns up to when the history in the tables is complete, 0 when
-// that is not known. For use after Run.
-func (s *Sampler) Complete() snapshot.Micros {
-	st := s.o.Sink.Status()
-	if s.o.Sink.Queued() == 0 {
-		return max(st.LastFlush, s.completeTo)
-	}
-	return max(st.LastFlush, s.idleTo)
-}
+// Complete returns up to when everything known has been pushed to the sink, 0
+// when nothing ever was. For use after Run.
+func (s *Sampler) Complete() snapshot.Micros { return s.completeTo }
 
 // reload takes over new settings; those that cannot be read leave the old ones.
 func (s *Sampler) reload() {
@@ -618,6 +610,7 @@ func (s *Sampler) reload() {
 			s.o.Sink.Configure(c)
 			s.live.area.Configure(liveSettings(c))
 			s.o.Log.Over(keySettings)
+			s.nextFlush = min(s.nextFlush, s.wake.NowNs+Monotonic(c.FlushPeriod)) // not only after the old period
 			return
 		}
 	}

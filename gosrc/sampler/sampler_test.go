@@ -514,6 +514,24 @@ func (g *gapServer) Wait(period time.Duration, deadline Monotonic, known, found 
 	return n, err
 }
 
+func TestShorterFlushPeriodTakesEffectAtOnce(t *testing.T) {
+	cfg := testConfig()
+	cfg.FlushPeriod = time.Minute
+	srv := &server{script: []moment{{at: time.Second, do: alterWaits}, {at: 2 * time.Second, reasons: WokeReload}},
+		settings: `{"settings":{"enabled":true,"track_locks":true,"database":"postgres","sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,"query_text":"full","query_length":64,"memory_limit_mb":64,"node_name":"n"},
+		"server":{"version_num":150000,"port":5432,"worker_start":1,"system_identifier":"1","extension_version":"1.0"}}`}
+	sink := &recorder{}
+	play(t, srv, sink, cfg, 5*time.Second)
+	for _, b := range sink.batches {
+		if at := b.CompleteTo.Sub(start); len(b.Open) > 0 {
+			if at < 2*time.Second || at > 3100*time.Millisecond {
+				t.Errorf("the wait was handed over at %v, want a second after the reload", at)
+			}
+			return
+		}
+	}
+}
+
 func TestSettingsThatCannotBeReadLeaveTheOldOnes(t *testing.T) {
 	srv := &server{settings: `{"settings":{}}`, script: []moment{{at: time.Second, reasons: WokeReload}}}
 	sink := &recorder{}
@@ -544,29 +562,49 @@ func TestServerStopping(t *testing.T) {
 	}
 }
 
-// What is not written any more does not count; what needed no writing does.
-func TestCompleteAtTheEnd(t *testing.T) {
+// The last flush looks once more, at all cost, and hands out what others leave
+// for later.
+func TestTheEndIsHandedOver(t *testing.T) {
 	tests := []struct {
-		name string
-		sink recorder
-		want time.Duration // from the start, to a second less
+		name               string
+		busy               int
+		do                 func(*server) // just before the end
+		open, closed, more int           // episodes in the last batch, its short waits
 	}{
-		{"all written", recorder{}, 30 * time.Second},
-		{"the last batch is not", recorder{stuckFrom: start.Add(29500 * time.Millisecond)}, 29500 * time.Millisecond},
-		{"nothing was ever", recorder{stuck: true}, 0},
+		{"a wait of one tick", 0, alterWaits, 1, 0, 0},
+		{"its partition is busy", 1000, alterWaits, 1, 0, 0},
+		{"ended in the last tick", 0, func(s *server) {
+			s.script = append([]moment{{at: s.now + 5*time.Millisecond, do: nobodyWaits}}, s.script...)
+			alterWaits(s)
+		}, 0, 0, 1},
+		{"nobody waits", 0, nobodyWaits, 0, 0, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			srv := &server{}
-			s := play(t, srv, &tt.sink, testConfig(), 30*time.Second)
-			got := time.Duration(0)
-			if c := s.Complete(); c != 0 {
-				got = c.Sub(start)
+			srv := &server{busy: tt.busy, script: []moment{{at: 29990 * time.Millisecond, do: tt.do}}}
+			sink := &recorder{}
+			s := play(t, srv, sink, testConfig(), 30*time.Second)
+			if c := s.Complete().Sub(start); c != 30*time.Second {
+				t.Errorf("complete up to %v, want the end", c)
 			}
-			if got > tt.want || got < tt.want-time.Second {
-				t.Errorf("complete up to %v, want %v to a second less", got, tt.want)
+			b := sink.batches[len(sink.batches)-1]
+			if b.CompleteTo != s.Complete() || len(b.Open) != tt.open || len(b.Closed) != tt.closed || len(b.Short) != tt.more {
+				t.Errorf("the last batch has %d open, %d ended, %d short waits; want %d, %d, %d",
+					len(b.Open), len(b.Closed), len(b.Short), tt.open, tt.closed, tt.more)
 			}
 		})
+	}
+}
+
+// A server that is stopping is watched on: its waits are not yet final.
+func TestServerStoppingIsNotTheEnd(t *testing.T) {
+	srv := &server{script: []moment{{at: 1490 * time.Millisecond, do: alterWaits}, {at: 1500 * time.Millisecond, reasons: WokeStopping}}}
+	sink := &recorder{}
+	play(t, srv, sink, testConfig(), 1550*time.Millisecond)
+	for _, b := range sink.batches {
+		if want := b.CompleteTo == start.Add(1550*time.Millisecond); len(b.Open) > 0 != want {
+			t.Errorf("%d open waits handed over at %v", len(b.Open), b.CompleteTo.Sub(start))
+		}
 	}
 }
 

@@ -41,6 +41,19 @@
 // lock, so the condition cannot be passed by two. Several queued batches go
 // into one transaction; those that turn out to be in already are left out.
 //
+// # Earlier lives
+//
+// What a life of the worker could not write stands at the head of the queue of
+// the next one (package spill carries it over). Such a batch says its run, is
+// written under it by the same rule, and never in one transaction with those of
+// another. The run rows of lives that could not write at all are made before
+// ours, so that each has the gap before it. Restored is called when nothing is
+// left of them, so whoever keeps a copy can let go of it, and not before.
+//
+// At the end, Leave takes everything back: the hand, whose commit may be in
+// doubt, the gaps that were still to be told, the rest of the queue (leave.go).
+// Gaps of our own never go with a batch that may be in the tables already.
+//
 // Nothing to write means no transaction at all: an idle server's checkpoints
 // and WAL archiving stay idle. The heartbeat is then written every 15 minutes
 // (or each seventh of the retention, when that is less).

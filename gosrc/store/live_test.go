@@ -45,6 +45,9 @@ type lab struct {
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at each Wake
 	tickets []uint64
+	earlier []history.Run
+	restore []queue.Item
+	settled int      // calls of Restored
 	texts   []string // of messages
 	number  int64
 	now     snapshot.Micros
@@ -116,7 +119,7 @@ func newLab(t *testing.T, withExtension bool) *lab {
 // start runs a store, as a new life of the worker.
 func (l *lab) start() {
 	l.t.Helper()
-	l.number = 0
+	l.number, l.settled = 0, 0
 	l.queue = queue.New(queue.Limit{Bytes: 32 << 20})
 	wake := func() {
 		l.mu.Lock()
@@ -125,7 +128,13 @@ func (l *lab) start() {
 		l.mu.Unlock()
 	}
 	l.log = report.New(wake)
-	l.store = New(Options{Config: l.cfg, Queue: l.queue, Log: l.log, Wake: wake, MayDial: l.mayDial,
+	l.queue.Restore(l.restore)
+	l.store = New(Options{Config: l.cfg, Queue: l.queue, Log: l.log, Wake: wake, Earlier: l.earlier, MayDial: l.mayDial,
+		Restored: func() {
+			l.mu.Lock()
+			l.settled++
+			l.mu.Unlock()
+		},
 		Flushed: func(ticket uint64) {
 			l.mu.Lock()
 			l.tickets = append(l.tickets, ticket)

@@ -210,7 +210,7 @@ func (n *Names) want(keys []nameKey) {
 
 // resolve makes sure that each of keys has been asked for once, waiting for at
 // most wait; it does not wait for names that could not be found before.
-func (n *Names) resolve(ctx context.Context, keys []nameKey, wait time.Duration) {
+func (n *Names) resolve(ctx context.Context, keys []nameKey, wait time.Duration, stopping <-chan struct{}) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	for {
@@ -234,6 +234,8 @@ func (n *Names) resolve(ctx context.Context, keys []nameKey, wait time.Duration)
 		case <-round:
 			keys = missing
 		case <-timer.C:
+			return
+		case <-stopping: // nobody looks any more
 			return
 		case <-ctx.Done():
 			return

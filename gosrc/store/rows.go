@@ -63,11 +63,17 @@ func newRows(h *hand, s *session, names *Names, c *config.Config, gapsOnly bool)
 		tables: make(map[string][][]any), actors: make(map[int64][]any),
 		nodeID: s.nodeID, run: s.run, names: names, cfg: c, encode: s.encode,
 	}
+	if h.run != 0 {
+		r.run = h.run
+	}
 	for i := range h.gaps {
 		r.gap(&h.gaps[i])
 	}
 	for i := range h.items {
 		b := h.items[i].Batch
+		if h.run != 0 && b.Number <= h.known {
+			continue // is in already
+		}
 		for j := range b.Gaps {
 			r.gap(&b.Gaps[j])
 		}

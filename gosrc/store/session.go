@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"pg_lock_history/gosrc/config"
 	"pg_lock_history/gosrc/history"
@@ -59,13 +60,13 @@ func (s *session) size() ring.Size {
 
 // openSession connects and makes node, run and ring known. It fails with
 // errNoExtension when there is nothing to write to.
-func openSession(ctx context.Context, d *door, t target, c *config.Config) (*session, error) {
+func openSession(ctx context.Context, d *door, t target, c *config.Config, earlier []history.Run) (*session, error) {
 	conn, err := dial(ctx, d, t, c)
 	if err != nil {
 		return nil, err
 	}
 	s := &session{conn: conn, run: int64(c.Server.WorkerStart), analyzeAt: analyzeFirst, actors: make(map[int64]struct{})}
-	if err := s.learn(ctx, c); err != nil {
+	if err := s.learn(ctx, c, earlier); err != nil {
 		hangUp(conn)
 		return nil, &attempt{err: err, database: conn.Config().Database, user: conn.Config().User}
 	}
@@ -78,7 +79,7 @@ func (s *session) target() string {
 	return fmt.Sprintf("host=%s port=%d dbname=%s user=%s", c.Host, c.Port, c.Database, c.User)
 }
 
-func (s *session) learn(ctx context.Context, c *config.Config) error {
+func (s *session) learn(ctx context.Context, c *config.Config, earlier []history.Run) error {
 	var err error
 	if s.ext, err = findExtension(ctx, s.conn); err != nil {
 		return err
@@ -108,7 +109,7 @@ func (s *session) learn(ctx context.Context, c *config.Config) error {
 		if err := s.enterNode(ctx, tx, c); err != nil {
 			return err
 		}
-		return s.enterRun(ctx, tx, c)
+		return s.enterRuns(ctx, tx, c, earlier)
 	})
 }
 
@@ -208,60 +209,95 @@ func (s *session) enterNode(ctx context.Context, tx pgx.Tx, c *config.Config) er
 	return nil
 }
 
-// enterRun finds the row of this life of the worker. When it makes it, the time
-// since the last life becomes a gap in the same transaction.
-func (s *session) enterRun(ctx context.Context, tx pgx.Tx, c *config.Config) error {
-	var heartbeat time.Time
-	err := tx.QueryRow(ctx, `
-		SELECT batch, heartbeat FROM lock_history.run WHERE node_id = $1::int AND run = $2::bigint`,
-		s.nodeID, s.run).Scan(&s.batch, &heartbeat)
-	if err == nil {
+// enterRuns finds the row of this life of the worker, or makes it. Earlier lives
+// that could not write at all come first: each has a gap before it.
+func (s *session) enterRuns(ctx context.Context, tx pgx.Tx, c *config.Config, earlier []history.Run) error {
+	var known snapshot.Micros // of the life before
+	for _, r := range earlier {
+		if r.ID >= s.run {
+			continue // the clock was set back: not to be told from ours by its order
+		}
+		if _, err := s.enterRun(ctx, tx, c, r.ID, known); err != nil {
+			return err
+		}
+		known = r.CompleteTo
+	}
+	made, err := s.enterRun(ctx, tx, c, s.run, max(known, c.Server.PreviousFlush))
+	if err != nil {
+		return err
+	}
+	if !made {
+		var heartbeat time.Time
+		err := tx.QueryRow(ctx, `
+			SELECT batch, heartbeat FROM lock_history.run WHERE node_id = $1::int AND run = $2::bigint`,
+			s.nodeID, s.run).Scan(&s.batch, &heartbeat)
+		if err != nil {
+			return fmt.Errorf("find run %d: %w", s.run, err)
+		}
 		s.heartbeat, s.returned = snapshot.FromTime(heartbeat), true
 		return nil
 	}
-	if !errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("find run %d: %w", s.run, err)
-	}
 	s.fresh, s.heartbeat = true, c.Server.WorkerStart
-	started := c.Server.WorkerStart.Time()
-	err = tx.QueryRow(ctx, `
-		SELECT heartbeat FROM lock_history.run WHERE node_id = $1::int AND run < $2::bigint
-		 ORDER BY run DESC LIMIT 1`, s.nodeID, s.run).Scan(&heartbeat)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
-	case err != nil:
-		return fmt.Errorf("find the run before %d: %w", s.run, err)
-	default:
-		// An idle server's heartbeat is old; what the last life wrote, or had
-		// no need to, may be known better while the server runs.
-		detail := "from the last heartbeat on; a server where nobody waits writes one every 15 minutes"
-		if known := c.Server.PreviousFlush.Time(); !known.Before(heartbeat) && known.Before(started) {
-			heartbeat, detail = known, ""
-		}
-		if seg := ring.Current(&s.rows); seg >= 0 && heartbeat.Before(started) {
-			_, err = tx.Exec(ctx, `
-				INSERT INTO lock_history.`+leafName("gap", seg)+` (seg, node_id, run, began, ended, reason, lost, detail)
-				VALUES ($1::smallint, $2::int, $3::bigint, $4::timestamptz, $5::timestamptz, $6::text, 0, nullif($7::text, ''))`,
-				seg, s.nodeID, s.run, heartbeat, started, string(history.GapStopped), detail)
-			if err != nil {
-				return fmt.Errorf("write the gap before run %d: %w", s.run, err)
-			}
-		}
-	}
-	_, err = tx.Exec(ctx, `
-		INSERT INTO lock_history.run (node_id, run, started_at, heartbeat, batch, flush_period)
-		VALUES ($1::int, $2::bigint, $3::timestamptz, $3::timestamptz, 0, pg_catalog.make_interval(secs => $4::float8))`,
-		s.nodeID, s.run, started, c.FlushPeriod.Seconds())
-	if err != nil {
-		return fmt.Errorf("enter run %d: %w", s.run, err)
-	}
 	// Rows may outlive the retention by the growth of a segment; twice of it
 	// is past any row that could name such a run.
 	_, err = tx.Exec(ctx, `
 		DELETE FROM lock_history.run WHERE node_id = $1::int AND heartbeat < $2::timestamptz AND run < $3::bigint`,
-		s.nodeID, started.Add(-2*c.Retention), s.run)
+		s.nodeID, c.Server.WorkerStart.Time().Add(-2*c.Retention), s.run)
 	if err != nil {
 		return fmt.Errorf("remove old runs: %w", err)
+	}
+	return nil
+}
+
+// enterRun makes sure of the row of a life of the worker and reports whether it
+// had to be made. Then the time since the life before becomes a gap in the same
+// transaction; known is up to when that one's history is complete, as far as
+// others than the tables know.
+func (s *session) enterRun(ctx context.Context, tx pgx.Tx, c *config.Config, run int64, known snapshot.Micros) (made bool, err error) {
+	var there bool
+	var before *time.Time
+	err = tx.QueryRow(ctx, `
+		SELECT EXISTS (SELECT FROM lock_history.run WHERE node_id = $1::int AND run = $2::bigint),
+		       (SELECT heartbeat FROM lock_history.run WHERE node_id = $1::int AND run < $2::bigint ORDER BY run DESC LIMIT 1)`,
+		s.nodeID, run).Scan(&there, &before)
+	if err != nil {
+		return false, fmt.Errorf("find run %d: %w", run, err)
+	}
+	if there {
+		return false, nil
+	}
+	started := snapshot.Micros(run).Time()
+	if before != nil {
+		// An idle server's heartbeat is old; what the last life wrote, or had
+		// no need to, may be known better.
+		began, detail := *before, "from the last heartbeat on; a server where nobody waits writes one every 15 minutes"
+		if known := known.Time(); !known.Before(began) && known.Before(started) {
+			began, detail = known, ""
+		}
+		if seg := ring.Current(&s.rows); seg >= 0 && began.Before(started) {
+			_, err = tx.Exec(ctx, `
+				INSERT INTO lock_history.`+leafName("gap", seg)+` (seg, node_id, run, began, ended, reason, lost, detail)
+				VALUES ($1::smallint, $2::int, $3::bigint, $4::timestamptz, $5::timestamptz, $6::text, 0, nullif($7::text, ''))`,
+				seg, s.nodeID, run, began, started, string(history.GapStopped), detail)
+			if err != nil {
+				return false, fmt.Errorf("write the gap before run %d: %w", run, err)
+			}
+		}
+	}
+	return true, makeRun(ctx, tx, s.nodeID, run, c.FlushPeriod)
+}
+
+// makeRun makes the row of a life that has written nothing, unless it is there.
+func makeRun(ctx context.Context, db interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}, nodeID int32, run int64, flushPeriod time.Duration) error {
+	_, err := db.Exec(ctx, `
+		INSERT INTO lock_history.run (node_id, run, started_at, heartbeat, batch, flush_period)
+		VALUES ($1::int, $2::bigint, $3::timestamptz, $3::timestamptz, 0, pg_catalog.make_interval(secs => $4::float8))
+		ON CONFLICT (node_id, run) DO NOTHING`,
+		nodeID, run, snapshot.Micros(run).Time(), flushPeriod.Seconds())
+	if err != nil {
+		return fmt.Errorf("enter run %d: %w", run, err)
 	}
 	return nil
 }

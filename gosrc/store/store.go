@@ -59,6 +59,12 @@ type Options struct {
 	// MayDial asks whether this server has a client slot to spare; the answer
 	// comes on the channel. Asked by one goroutine at a time. nil: always.
 	MayDial func() <-chan bool
+
+	// Earlier are lives of the worker, oldest first, about which the tables may
+	// know less: batches of theirs are in the queue, or none of them could
+	// write. Restored is called once, when nothing of theirs is left to write.
+	Earlier  []history.Run
+	Restored func()
 }
 
 // Status is what status() shows of the store. It never changes once published.
@@ -85,6 +91,9 @@ type Store struct {
 	names   *Names
 	door    *door
 
+	earlier  []history.Run // the writer's, until its first session
+	restored func()
+
 	config      atomic.Pointer[config.Config]
 	status      atomic.Pointer[Status]
 	rewriteOpen atomic.Bool
@@ -92,18 +101,23 @@ type Store struct {
 	configured chan struct{} // capacity 1, as poked
 	poked      chan struct{}
 	stopOnce   sync.Once
-	stopping   chan struct{} // closed by Stopping
-	stopped    chan struct{} // closed when all connections are
+	stopping   chan struct{}   // closed by Stopping
+	stopped    chan struct{}   // closed when all connections are
+	giveUp     chan struct{}   // closed by Leave: the time to write is over
+	back       chan handedBack // capacity 1: what the writer leaves
 }
 
 // New returns a store that does nothing until Run.
 func New(o Options) *Store {
 	s := &Store{
 		queue: o.Queue, log: o.Log, flushed: o.Flushed, wake: o.Wake,
+		earlier: o.Earlier, restored: o.Restored,
 		configured: make(chan struct{}, 1),
 		poked:      make(chan struct{}, 1),
 		stopping:   make(chan struct{}),
 		stopped:    make(chan struct{}),
+		giveUp:     make(chan struct{}),
+		back:       make(chan handedBack, 1),
 	}
 	s.config.Store(&o.Config)
 	s.status.Store(&Status{State: StateStarting, RingSegment: -1})
@@ -150,10 +164,16 @@ func (s *Store) Run(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(endGrace, cancel) })()
 	watched := make(chan struct{})
 	defer close(watched)
-	go func() { // ends with Run or after the first of the two signals
+	go func() { // ends with Run or after both signals
 		select {
 		case <-s.stopping:
 			time.AfterFunc(stopGrace, cancel)
+		case <-watched:
+			return
+		}
+		select {
+		case <-s.giveUp:
+			cancel()
 		case <-watched:
 		}
 	}()
@@ -188,9 +208,12 @@ type writer struct {
 	known   bool         // once connected, the tables are there as far as we know
 	absent  bool         // the extension is
 	away    bool         // since the last session facts may have gone elsewhere, or nowhere
+	entered bool         // the runs up to ours are in the tables
+	settled bool         // nothing of earlier lives is left, and that was said
 	ending  bool         // the last things are being written
 	tries   int          // quick looks for it that are left after a poke
 
+	number        int64           // highest of this life that was let go of
 	lastComplete  snapshot.Micros // CompleteTo of the last batch let go of
 	lastHeartbeat snapshot.Micros
 	backoff       time.Duration
@@ -202,6 +225,8 @@ type writer struct {
 // hand is a group of batches on its way into one transaction. It is never
 // regrouped, so its highest number says whether all of it is in.
 type hand struct {
+	run      int64 // of an earlier life, 0: ours; a hand is of one run
+	known    int64 // of an earlier life: up to this number its batches are in the tables
 	items    []queue.Item
 	gaps     []history.Gap // of our own making
 	number   int64
@@ -226,10 +251,10 @@ func (w *writer) loop(ctx, work context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
-			w.guard(func() { w.finish(work) })
+			w.leave(work)
 			return
 		case <-w.stopping:
-			w.guard(func() { w.finish(work) })
+			w.leave(work)
 			return
 		case <-w.configured:
 			w.reconfigure()
@@ -241,6 +266,7 @@ func (w *writer) loop(ctx, work context.Context) {
 		case <-timer.C:
 		}
 		w.guard(func() { w.step(work) })
+		w.guard(w.settle)
 		w.publish()
 		if w.session == nil {
 			timer.Reset(max(0, time.Until(w.retryAt)))
@@ -311,7 +337,7 @@ func (w *writer) recheck(ctx context.Context) {
 
 // open makes a session and learns all about the tables.
 func (w *writer) open(ctx context.Context) error {
-	sess, err := openSession(ctx, w.door, w.target, w.cfg)
+	sess, err := openSession(ctx, w.door, w.target, w.cfg, w.earlier)
 	if err != nil {
 		return err
 	}
@@ -329,8 +355,9 @@ func (w *writer) open(ctx context.Context) error {
 	if !w.known {
 		w.log.Add(report.Message{Level: report.Info, Text: "lock history is written to " + w.st.Target})
 	}
-	w.absent, w.known = false, true
-	if w.hand != nil && w.hand.number <= sess.batch {
+	w.absent, w.known, w.entered = false, true, true
+	w.earlier = nil // tables made later begin with us
+	if w.hand != nil && w.hand.run == 0 && w.hand.number <= sess.batch {
 		w.done() // the commit whose answer was lost had gone through
 	}
 	w.succeeded()
@@ -376,7 +403,7 @@ func (w *writer) fail(err error, action string) {
 		w.delay()
 		return
 	}
-	if errors.Is(err, context.Canceled) || w.ending && serverEnds(err) {
+	if errors.Is(err, context.Canceled) || w.ends() && serverEnds(err) {
 		w.disconnect() // a shutdown does not wait for us, and need not hear of it
 		return
 	}
@@ -434,15 +461,16 @@ func (w *writer) take() {
 	w.ticket = max(w.ticket, lost.Ticket)
 	if lost.Rows > 0 {
 		w.st.RowsDropped += uint64(lost.Rows)
-		w.addGap(history.Gap{Began: lost.Began, Ended: lost.Ended, Reason: history.GapWriterBlocked, Lost: lost.Rows,
-			Detail: "the writer could not write and the queue was full"})
+		w.addGap(lostGap(lost))
 		w.rewriteOpen.Store(true) // waits that were to be written as open are among them
 	}
 	if len(items) == 0 {
 		return
 	}
-	h := &hand{items: items, gaps: w.gaps, from: items[0].From}
-	w.gaps = nil
+	h := &hand{run: items[0].Batch.Run, items: items, from: items[0].From}
+	if h.run == 0 {
+		h.gaps, w.gaps = w.gaps, nil // what we have to tell is of this life
+	}
 	for i := range items {
 		b := items[i].Batch
 		h.number = max(h.number, b.Number)
@@ -473,6 +501,7 @@ func (w *writer) done() {
 	h := w.hand
 	w.hand = nil
 	w.queue.Release(h.items)
+	w.note(h)
 	w.lastComplete = h.complete
 	w.st.LastFlush = h.complete
 	if ticket := w.ticket; ticket != 0 {
@@ -481,10 +510,18 @@ func (w *writer) done() {
 	}
 }
 
+// note keeps the number of a hand of this life that is let go of.
+func (w *writer) note(h *hand) {
+	if h.run == 0 {
+		w.number = max(w.number, h.number)
+	}
+}
+
 // drop lets go of the hand unwritten.
 func (w *writer) drop(h *hand, reason history.GapReason, why string) {
 	w.hand = nil
 	w.queue.Release(h.items)
+	w.note(h)
 	for i := range h.gaps {
 		w.addGap(h.gaps[i])
 	}
@@ -494,7 +531,9 @@ func (w *writer) drop(h *hand, reason history.GapReason, why string) {
 }
 
 // letGo empties the queue while there are no tables: nobody asked for history
-// yet, so nothing is lost. Tickets stay to be answered.
+// yet, so nothing is lost. That goes for facts of earlier lives, too: whoever
+// dropped the extension has thrown away the history they belong to, and tables
+// made later must not begin with facts from before. Tickets stay to be answered.
 func (w *writer) letGo() {
 	if w.hand != nil {
 		w.queue.Release(w.hand.items)
@@ -511,7 +550,7 @@ func (w *writer) letGo() {
 		}
 		w.queue.Release(items)
 	}
-	w.gaps = nil
+	w.gaps, w.earlier = nil, nil
 	if w.held != nil {
 		w.held = nil
 		w.log.Over(keyHeld)
@@ -533,14 +572,9 @@ func (w *writer) reconfigure() {
 	w.backoff, w.retryAt = 0, time.Time{}
 }
 
-// finish writes what there is, says up to when the history is complete, and
-// ends the session. It connects to nothing.
+// finish writes what there is and says up to when the history is complete. It
+// connects to nothing.
 func (w *writer) finish(ctx context.Context) {
-	defer w.publish()
-	defer func() {
-		w.disconnect()
-		w.st.State, w.st.Hint = StateStopped, ""
-	}()
 	w.ending = true
 	if w.session == nil {
 		return
@@ -560,6 +594,16 @@ func (w *writer) finish(ctx context.Context) {
 		if err := w.write(ctx); err != nil {
 			w.fail(err, "write the last heartbeat")
 		}
+	}
+}
+
+// ends reports whether the last things are being written, or should be.
+func (w *writer) ends() bool {
+	select {
+	case <-w.stopping:
+		return true
+	default:
+		return w.ending
 	}
 }
 

@@ -388,15 +388,18 @@ func TestNamesKeepAndRefresh(t *testing.T) {
 func TestResolveDoesNotWaitForTheNameless(t *testing.T) {
 	n := newNames(nil, report.New(func() {}))
 	n.store([]nameKey{roleKey(10)}, nil)
-	n.resolve(t.Context(), []nameKey{roleKey(10)}, time.Hour) // would not return
+	n.resolve(t.Context(), []nameKey{roleKey(10)}, time.Hour, nil) // would not return
 
 	done := make(chan struct{})
-	go func() { n.resolve(t.Context(), []nameKey{roleKey(11)}, time.Hour); close(done) }()
+	go func() { n.resolve(t.Context(), []nameKey{roleKey(11)}, time.Hour, nil); close(done) }()
 	<-n.wake
 	n.store(n.take(), map[nameKey]string{roleKey(11): "x"})
 	n.roundDone()
 	<-done
-	n.resolve(t.Context(), []nameKey{roleKey(12)}, time.Millisecond) // nobody answers
+	n.resolve(t.Context(), []nameKey{roleKey(12)}, time.Millisecond, nil) // nobody answers
+	end := make(chan struct{})
+	close(end)
+	n.resolve(t.Context(), []nameKey{roleKey(12)}, time.Hour, end) // nobody will
 }
 
 func TestHashes(t *testing.T) {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -39,12 +40,22 @@ func (w *writer) write(ctx context.Context) error {
 		return nil
 	}
 	if !h.named {
-		w.names.resolve(ctx, wantedNames(h), nameWait)
+		w.names.resolve(ctx, wantedNames(h), nameWait, w.stopping)
 		h.named = true
 	}
 
 	if err := s.look(ctx, w.cfg); err != nil {
 		return err
+	}
+	if h.run != 0 {
+		if err := s.learnKnown(ctx, h, w.cfg.FlushPeriod); err != nil {
+			return err
+		}
+		if h.number <= h.known && len(h.gaps) == 0 {
+			w.done() // all of it is in: that life's last commit had gone through
+			w.succeeded()
+			return nil
+		}
 	}
 	d, err := s.makeRoom(ctx, h, w.cfg)
 	if err != nil {
@@ -82,8 +93,10 @@ func (w *writer) write(ctx context.Context) error {
 		return fmt.Errorf("batch %d (%d rows) into segment %d: %w", h.number, r.count(), seg, err)
 	}
 
-	s.batch = h.number
-	w.lastHeartbeat = h.complete
+	if h.run == 0 {
+		s.batch = h.number
+		w.lastHeartbeat = h.complete
+	}
 	w.st.RowsWritten += uint64(r.count())
 	if d.Action == ring.Advance {
 		s.advanced(d, h)
@@ -170,16 +183,47 @@ func (s *session) look(ctx context.Context, c *config.Config) error {
 
 // beat raises the batch number, provided nobody else did.
 func (s *session) beat(ctx context.Context, tx pgx.Tx, h *hand, flushPeriod time.Duration) error {
+	run, batch, number := s.run, s.batch, h.number
+	if h.run != 0 {
+		run, batch, number = h.run, h.known, max(h.number, h.known)
+	}
 	tag, err := tx.Exec(ctx, `
 		UPDATE lock_history.run
 		   SET heartbeat = $4::timestamptz, batch = $5::bigint, flush_period = pg_catalog.make_interval(secs => $6::float8)
 		 WHERE node_id = $1::int AND run = $2::bigint AND batch = $3::bigint`,
-		s.nodeID, s.run, s.batch, h.complete.Time(), h.number, flushPeriod.Seconds())
+		s.nodeID, run, batch, h.complete.Time(), number, flushPeriod.Seconds())
 	if err != nil {
 		return fmt.Errorf("write the heartbeat: %w", err)
 	}
 	if tag.RowsAffected() != 1 {
 		return errChanged
+	}
+	return nil
+}
+
+// learnKnown asks up to which batch the tables have the run of a hand of an
+// earlier life. Without its row (another history than then, or reset since) it
+// is made.
+func (s *session) learnKnown(ctx context.Context, h *hand, flushPeriod time.Duration) error {
+	for range 2 {
+		err := s.conn.QueryRow(ctx, `
+			SELECT batch FROM lock_history.run WHERE node_id = $1::int AND run = $2::bigint`,
+			s.nodeID, h.run).Scan(&h.known)
+		if err == nil {
+			break
+		}
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return fmt.Errorf("find the earlier run %d: %w", h.run, err)
+		}
+		if err := makeRun(ctx, s.conn, s.nodeID, h.run, flushPeriod); err != nil {
+			return err
+		}
+	}
+	h.rows = 0
+	for i := range h.items {
+		if b := h.items[i].Batch; b.Number > h.known {
+			h.rows += int64(b.Rows())
+		}
 	}
 	return nil
 }

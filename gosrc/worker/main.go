@@ -16,11 +16,11 @@ import (
 	"unsafe"
 
 	"pg_lock_history/gosrc/config"
-	"pg_lock_history/gosrc/lastword"
 	"pg_lock_history/gosrc/probe"
 	"pg_lock_history/gosrc/report"
 	"pg_lock_history/gosrc/sampler"
 	"pg_lock_history/gosrc/snapshot"
+	"pg_lock_history/gosrc/spill"
 )
 
 const (
@@ -34,10 +34,14 @@ const (
 	// page of it is taken from the server's cache.
 	gcPercent = 50
 
-	// writeOnStop is how long the store may write when the worker stops. The
-	// watchdog of C ends the worker after 400 ms.
-	writeOnStop = 150 * time.Millisecond
-	closeOnStop = 50 * time.Millisecond
+	// stopTime is how long the end of the worker may take; the watchdog of C
+	// ends it after 400 ms. Of that the store may write to the tables for
+	// writeOnStop, which a fast shutdown cuts short: it ends the store's session
+	// as well. Then the spill file has until spillOnStop, and the goodbye to the
+	// server the rest.
+	stopTime    = 300 * time.Millisecond
+	writeOnStop = 90 * time.Millisecond
+	spillOnStop = 280 * time.Millisecond
 )
 
 // main is never called: a c-shared library must have one.
@@ -102,8 +106,9 @@ func run(table *probe.Table) error {
 
 	wake := table.Waker()
 	log := report.New(wake)
-	heedLastWord(&cfg, log)
-	sink := newSink(cfg, log, wake)
+	file := &spillFile{dir: cfg.Server.DataDirectory, log: log}
+	earlier := file.load(cfg)
+	sink := newSink(cfg, log, wake, earlier, file.remove)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	done := make(chan struct{})
@@ -131,8 +136,9 @@ func run(table *probe.Table) error {
 		Fault:        fault(),
 	})
 	err = s.Run()
-	stop(sink, cancel, done)
-	leaveLastWord(cfg, s.Complete())
+	if m := stop(sink, file, earlier, s.Complete(), cancel, done); m != nil {
+		_ = table.Log(*m) // the sampler does it no more
+	}
 	return err
 }
 
@@ -145,51 +151,16 @@ func giveBack() {
 	}()
 }
 
-func self(cfg config.Config) lastword.Word {
-	return lastword.Word{SystemIdentifier: cfg.Server.SystemIdentifier, Node: cfg.NodeName}
-}
-
-// heedLastWord learns how far the history of the last life went, unless the
-// shim knows it better.
-func heedLastWord(cfg *config.Config, log *report.Log) {
-	word, err := lastword.Take(cfg.Server.DataDirectory, self(*cfg))
-	if err != nil {
-		log.Add(report.Message{Level: report.Warning, Text: err.Error(),
-			Hint: "The time since the last heartbeat is shown as a gap."})
-	}
-	cfg.Server.PreviousFlush = max(cfg.Server.PreviousFlush, word.CompleteTo)
-}
-
-// leaveLastWord waits for the disk only so long; the next life then has to do
-// with the last heartbeat.
-func leaveLastWord(cfg config.Config, completeTo snapshot.Micros) {
-	if completeTo == 0 {
-		return
-	}
-	word := self(cfg)
-	word.CompleteTo = completeTo
-	written := make(chan struct{})
-	go func() {
-		defer close(written)
-		defer func() { _ = recover() }() // an end without a last word is one, too
-		_ = lastword.Write(cfg.Server.DataDirectory, word)
-	}()
-	select {
-	case <-written:
-	case <-time.After(closeOnStop):
-	}
-}
-
-// stop lets the store write what it has, for a moment, and ends it.
-func stop(sink *sink, cancel context.CancelFunc, done <-chan struct{}) {
-	select {
-	case <-sink.store.Stopping():
-	case <-done:
-	case <-time.After(writeOnStop):
-	}
+// stop lets the store write what it can, leaves the rest to the next life and
+// ends the store. It returns what there is to say about it.
+func stop(sink *sink, file *spillFile, earlier *spill.Content, complete snapshot.Micros, cancel context.CancelFunc, done <-chan struct{}) *report.Message {
+	began := time.Now()
+	left := sink.store.Leave(writeOnStop)
 	cancel()
+	message := file.leave(sink.cfg, earlier, left, complete, began.Add(spillOnStop))
 	select {
 	case <-done:
-	case <-time.After(closeOnStop):
+	case <-time.After(time.Until(began.Add(stopTime))):
 	}
+	return message
 }

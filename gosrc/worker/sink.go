@@ -11,20 +11,23 @@ import (
 	"pg_lock_history/gosrc/report"
 	"pg_lock_history/gosrc/sampler"
 	"pg_lock_history/gosrc/snapshot"
+	"pg_lock_history/gosrc/spill"
 	"pg_lock_history/gosrc/store"
 )
 
 // maxAge bounds how long facts are kept while the writer cannot write.
 const maxAge = time.Minute
 
-// limit leaves half of the memory to everything that is not queued facts.
-func limit(c config.Config) queue.Limit { return queue.Limit{Bytes: c.MemoryLimit / 2, Age: maxAge} }
+// queueBytes leaves half of the memory to everything that is not queued facts.
+func queueBytes(c config.Config) int64 { return c.MemoryLimit / 2 }
 
 // sink is the store, with the queue before it, as the sampler sees it.
 type sink struct {
-	queue  *queue.Queue
-	store  *store.Store
-	ticket atomic.Uint64 // highest flush() ticket done; written by the store's goroutine
+	queue   *queue.Queue
+	store   *store.Store
+	cfg     config.Config // the latest; main thread only, as closing
+	closing bool
+	ticket  atomic.Uint64 // highest flush() ticket done; written by the store's goroutine
 
 	// Where the answer goes when the store asks for a client slot, which the
 	// main thread alone can see; nil when it does not. A newer question takes
@@ -32,8 +35,18 @@ type sink struct {
 	slotAnswer atomic.Pointer[chan bool]
 }
 
-func newSink(c config.Config, log *report.Log, wake func()) *sink {
-	s := &sink{queue: queue.New(limit(c))}
+// newSink begins with what earlier lives of the worker have left.
+func newSink(c config.Config, log *report.Log, wake func(), earlier *spill.Content, restored func()) *sink {
+	s := &sink{cfg: c}
+	s.queue = queue.New(s.limit())
+	if earlier == nil {
+		earlier = &spill.Content{}
+	}
+	items := make([]queue.Item, len(earlier.Entries))
+	for i, e := range earlier.Entries {
+		items[i] = queue.Item{Batch: e.Batch, From: e.From}
+	}
+	s.queue.Restore(items)
 	s.store = store.New(store.Options{
 		Config: c,
 		Queue:  s.queue,
@@ -49,15 +62,32 @@ func newSink(c config.Config, log *report.Log, wake func()) *sink {
 			s.ticket.Store(ticket)
 			wake()
 		},
+		Earlier:  earlier.Runs,
+		Restored: restored,
 	})
 	return s
+}
+
+// limit bounds the queue. Once the server is stopping nothing in it gets old in
+// vain: the last client may stay for long, and the spill file takes it all.
+func (s *sink) limit() queue.Limit {
+	l := queue.Limit{Bytes: queueBytes(s.cfg), Age: maxAge}
+	if s.closing {
+		l.Age = 0
+	}
+	return l
 }
 
 func (s *sink) Push(b *history.Batch) { s.queue.Push(b) }
 func (s *sink) Queued() int64         { return s.queue.Bytes() }
 func (s *sink) RewriteOpen() bool     { return s.store.RewriteOpen() }
 func (s *sink) Poke()                 { s.store.Poke() }
-func (s *sink) Close()                { s.store.Stopping() }
+
+func (s *sink) Close() {
+	s.closing = true
+	s.queue.SetLimit(s.limit())
+	s.store.Stopping()
+}
 
 func (s *sink) AskedForSlot() bool { return s.slotAnswer.Load() != nil }
 
@@ -68,7 +98,8 @@ func (s *sink) TellSlot(spare bool) {
 }
 
 func (s *sink) Configure(c config.Config) {
-	s.queue.SetLimit(limit(c))
+	s.cfg = c
+	s.queue.SetLimit(s.limit())
 	s.store.Configure(c)
 }
 

@@ -1,0 +1,280 @@
+package spill
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+	"math"
+	"time"
+
+	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/lockmgr"
+	"pg_lock_history/gosrc/snapshot"
+)
+
+// decode verifies the whole of raw before it uses any of it.
+func decode(raw []byte, self Identity) (*Content, error) {
+	if len(raw) < headerBytes+crcBytes || string(raw[:len(magic)]) != magic {
+		return nil, damaged("%d bytes do not begin as it should", len(raw))
+	}
+	version := binary.BigEndian.Uint32(raw[len(magic):])
+	length := binary.BigEndian.Uint64(raw[len(magic)+4:])
+	if have := uint64(len(raw) - headerBytes - crcBytes); have != length {
+		return nil, damaged("%d bytes where there should be %d", have, length)
+	}
+	body := raw[headerBytes : len(raw)-crcBytes]
+	want := binary.BigEndian.Uint32(raw[len(raw)-crcBytes:])
+	if got := crc32.Checksum(raw[:len(raw)-crcBytes], castagnoli); got != want {
+		return nil, damaged("its checksum is %08x where it should be %08x", got, want)
+	}
+	if version != format {
+		return nil, &Refusal{
+			Reason: fmt.Sprintf("%s has format %d, this version reads %d", FileName, version, format),
+			Hint:   "It was written by another version of pg_lock_history. " + hintLost,
+		}
+	}
+	d := &decoder{rest: body}
+	owner := Identity{SystemIdentifier: d.uint64(), Node: d.ownText(), ExtensionVersion: d.ownText()}
+	if d.bad {
+		return nil, damaged("it does not say whose it is")
+	}
+	if owner.SystemIdentifier != self.SystemIdentifier {
+		return nil, &Refusal{
+			Reason: fmt.Sprintf("%s is of another server: system identifier %d, here %d", FileName, owner.SystemIdentifier, self.SystemIdentifier),
+			Hint:   "It was copied from there; what it holds belongs to the history of that server.",
+		}
+	}
+	if owner.Node != self.Node {
+		return nil, &Refusal{
+			Reason: fmt.Sprintf("%s is of node %q, this is node %q", FileName, owner.Node, self.Node),
+			Hint: "A copied data directory: nothing needs to be done. " +
+				"A new port, host name or pg_lock_history.node_name: rename the file back and start once under the old name to have it read.",
+		}
+	}
+	c := d.content()
+	if d.bad || len(d.rest) > 0 {
+		return nil, damaged("it cannot be read (written by version %s), %d bytes before its end", owner.ExtensionVersion, len(d.rest))
+	}
+	return c, nil
+}
+
+// decoder reads from the front of rest. After the first thing that cannot be,
+// bad is set and everything reads as zero.
+type decoder struct {
+	rest     []byte
+	bad      bool
+	texts    []string
+	sessions []*snapshot.Session
+}
+
+func (d *decoder) fail() {
+	d.bad = true
+}
+
+func (d *decoder) bytes(n uint64) []byte {
+	if d.bad || n > uint64(len(d.rest)) {
+		d.fail()
+		return nil
+	}
+	b := d.rest[:n]
+	d.rest = d.rest[n:]
+	return b
+}
+
+func (d *decoder) uint64() uint64 {
+	if b := d.bytes(8); b != nil {
+		return binary.BigEndian.Uint64(b)
+	}
+	return 0
+}
+
+func (d *decoder) uint() uint64 {
+	if d.bad {
+		return 0
+	}
+	v, n := binary.Uvarint(d.rest)
+	if n <= 0 {
+		d.fail()
+		return 0
+	}
+	d.rest = d.rest[n:]
+	return v
+}
+
+func (d *decoder) int() int64 {
+	v := d.uint()
+	return int64(v>>1) ^ -int64(v&1)
+}
+
+func (d *decoder) uint32() uint32 {
+	v := d.uint()
+	if v > math.MaxUint32 {
+		d.fail()
+	}
+	return uint32(v)
+}
+
+func (d *decoder) int32() int32 {
+	v := d.int()
+	if v != int64(int32(v)) {
+		d.fail()
+	}
+	return int32(v)
+}
+
+func (d *decoder) byte() byte {
+	if b := d.bytes(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) bool() bool { return d.byte() != 0 }
+
+// count reads the length of a list whose elements take at least least bytes:
+// what cannot follow is not made room for.
+func (d *decoder) count(least int) int {
+	n := d.uint()
+	if n > uint64(len(d.rest)/least) {
+		d.fail()
+		return 0
+	}
+	return int(n)
+}
+
+func (d *decoder) time(base snapshot.Micros) snapshot.Micros {
+	v := d.uint()
+	if v == 0 {
+		return 0
+	}
+	v--
+	return base + snapshot.Micros(int64(v>>1)^-int64(v&1))
+}
+
+// ownText is one that stands where it is used.
+func (d *decoder) ownText() string { return string(d.bytes(d.uint())) }
+
+func (d *decoder) text() string {
+	id := d.uint()
+	if d.bad || id >= uint64(len(d.texts)) {
+		d.fail()
+		return ""
+	}
+	return d.texts[id]
+}
+
+func (d *decoder) session() *snapshot.Session {
+	id := d.uint()
+	if id == 0 {
+		return nil
+	}
+	if id > uint64(len(d.sessions)) {
+		d.fail()
+		return nil
+	}
+	return d.sessions[id-1]
+}
+
+// list reads as many elements as the count before them says.
+func list[T any](d *decoder, least int, read func(*T)) []T {
+	n := d.count(least)
+	if n == 0 {
+		return nil
+	}
+	out := make([]T, n)
+	for i := range out {
+		if read(&out[i]); d.bad {
+			return nil
+		}
+	}
+	return out
+}
+
+// The least bytes that the elements of each list take: one for each varint,
+// flag or time, eight for each hash.
+const (
+	leastText    = 1
+	leastSession = 18
+	leastRun     = 2
+	leastBatch   = 10
+	leastEpisode = 8 + 18
+	leastEdge    = 5
+	leastShort   = 8 + 12
+	leastGap     = 5
+	leastHealth  = 18
+)
+
+func (d *decoder) content() *Content {
+	d.texts = list(d, leastText, func(s *string) { *s = d.ownText() })
+	d.sessions = list(d, leastSession, func(s **snapshot.Session) { *s = d.readSession() })
+	return &Content{
+		Runs: list(d, leastRun, func(r *history.Run) { r.ID, r.CompleteTo = d.int(), snapshot.Micros(d.int()) }),
+		Entries: list(d, leastBatch, func(e *Entry) {
+			e.Batch, e.From = d.batch()
+			if e.Batch.Run == 0 {
+				d.fail() // would pass as one of this life
+			}
+		}),
+	}
+}
+
+func (d *decoder) readSession() *snapshot.Session {
+	s := &snapshot.Session{Slot: d.int32(), Pid: d.int32(), LeaderPid: d.int32(), State: snapshot.State(d.int32()),
+		Database: d.uint32(), Role: d.uint32(), Prepared: d.uint32()}
+	f := d.byte()
+	s.Wraparound, s.QueryCut = f&1 != 0, f&2 != 0
+	s.SeenAt = snapshot.Micros(d.int())
+	for _, m := range []*snapshot.Micros{&s.BackendStart, &s.XactStart, &s.QueryStart, &s.StateChange} {
+		*m = d.time(s.SeenAt)
+	}
+	s.QueryID = d.int()
+	for _, text := range []*string{&s.BackendType, &s.ApplicationName, &s.ClientAddr, &s.Query} {
+		*text = d.text()
+	}
+	return s
+}
+
+func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
+	b := &history.Batch{Run: d.int(), Number: d.int(), CompleteTo: snapshot.Micros(d.int())}
+	from := d.time(b.CompleteTo)
+	b.Waiting = d.bool()
+	b.Closed = list(d, leastEpisode, func(e *history.Episode) { d.episode(e, b.CompleteTo) })
+	b.Open = list(d, leastEpisode, func(e *history.Episode) { d.episode(e, b.CompleteTo) })
+	b.Short = list(d, leastShort, func(s *history.ShortWait) { d.short(s, b.CompleteTo) })
+	b.Gaps = list(d, leastGap, func(g *history.Gap) {
+		g.Began, g.Ended = d.time(b.CompleteTo), d.time(b.CompleteTo)
+		g.Reason, g.Lost, g.Detail = history.GapReason(d.text()), d.int(), d.text()
+	})
+	b.Health = list(d, leastHealth, func(h *history.Health) {
+		for _, p := range healthFields(h) {
+			*p = d.int()
+		}
+	})
+	return b, from
+}
+
+func (d *decoder) episode(e *history.Episode, base snapshot.Micros) {
+	e.WaitID = int64(d.uint64())
+	e.Waiter = d.session()
+	e.Tag.Field1, e.Tag.Field2, e.Tag.Field3 = d.uint32(), d.uint32(), d.uint32()
+	e.Tag.Field4 = uint16(d.uint32())
+	e.Tag.Type, e.Tag.Method = lockmgr.Type(d.uint32()), uint8(d.uint32())
+	e.Mode = lockmgr.Mode(d.int32())
+	e.Start, e.End = d.time(base), d.time(base)
+	e.Outcome = history.Outcome(d.int32())
+	e.Samples, e.QueueKey, e.InCycle = d.int(), d.int(), d.bool()
+	e.HardCount, e.SoftCount = d.int32(), d.int32()
+	e.Edges = list(d, leastEdge, func(g *history.Edge) {
+		g.Kind, g.Modes = history.EdgeKind(d.int32()), d.uint32()
+		g.From, g.To, g.Blocker = d.time(base), d.time(base), d.session()
+	})
+	e.SoftPids = list(d, 1, func(pid *int32) { *pid = d.int32() })
+}
+
+func (d *decoder) short(s *history.ShortWait, base snapshot.Micros) {
+	s.Second = d.time(base)
+	s.Database, s.LockType, s.Other, s.Relation = d.uint32(), uint8(d.uint32()), d.bool(), d.uint32()
+	s.Mode, s.QueryID, s.TextHash = lockmgr.Mode(d.int32()), d.int(), d.uint64()
+	s.RootPid, s.RootBackendStart = d.int32(), d.time(base)
+	s.Waits, s.Total, s.Longest = d.int(), time.Duration(d.int()), time.Duration(d.int())
+}
