@@ -108,6 +108,18 @@ func (t *Tracker) Configure(c Config) {
 	t.config = c
 }
 
+// OldestOpen returns the start of the oldest wait that was handed out as open and
+// has not ended, or at when there is none.
+func (t *Tracker) OldestOpen(at snapshot.Micros) snapshot.Micros {
+	oldest := at
+	for _, w := range t.live {
+		if w.handedOut {
+			oldest = min(oldest, w.start)
+		}
+	}
+	return oldest
+}
+
 // Waiting returns the number of processes that wait.
 func (t *Tracker) Waiting() int { return len(t.live) }
 

@@ -746,6 +746,32 @@ func TestOpenIsBoundedAndEverybodyHasATurn(t *testing.T) {
 	}
 }
 
+func TestOldestOpen(t *testing.T) {
+	s := newStage(testConfig)
+	old, young := waiting(1, 7, ms(1)), waiting(2, 7, ms(140))
+	expect := func(when string, at, want snapshot.Micros) {
+		t.Helper()
+		if got := s.OldestOpen(at); got != want {
+			t.Errorf("%s: %v, want %v", when, got, want)
+		}
+	}
+	s.sweep(ms(10), old)
+	s.walk(ms(10), queueOf{7, []int32{9}, []snapshot.Wait{old}})
+	expect("nobody outside knows of it", ms(20), ms(20))
+	s.sweep(ms(150), old, young)
+	s.walk(ms(150), queueOf{7, []int32{9}, []snapshot.Wait{old, young}})
+	s.Drain(ms(150), DrainOptions{})
+	expect("handed out", ms(150), ms(1))
+	s.Drain(ms(300), DrainOptions{})
+	expect("both", ms(300), ms(1))
+	old.Status = snapshot.EndedGranted
+	s.sweep(ms(310), old, young)
+	expect("the first has ended", ms(310), ms(140))
+	young.Status = snapshot.EndedGranted
+	s.sweep(ms(320), young)
+	expect("both have", ms(320), ms(320))
+}
+
 // At the end everything goes out: what can be told again as open, the rest as sums.
 func TestFinalDrain(t *testing.T) {
 	c := testConfig

@@ -158,6 +158,7 @@ type Batch struct {
 	Number     int64           // ascending within one run, from 1
 	CompleteTo snapshot.Micros // the history is complete up to here with this batch
 	Waiting    bool            // somebody was waiting: the heartbeat must be written
+	OldestOpen snapshot.Micros // no wait that is open in the tables began earlier; 0 = not known
 	Closed     []Episode       // ended, final
 	Open       []Episode       // still waiting, new or changed since last written
 	Short      []ShortWait

@@ -507,6 +507,7 @@ func (s *Sampler) flush(asked, final bool) {
 		Number:     s.number,
 		CompleteTo: w.Now,
 		Waiting:    s.watchesWaits(),
+		OldestOpen: s.tracker.OldestOpen(w.Now),
 		Closed:     d.Closed,
 		Open:       d.Open,
 		Short:      d.Short,

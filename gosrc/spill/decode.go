@@ -238,6 +238,7 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 	b := &history.Batch{Run: d.int(), Number: d.int(), CompleteTo: snapshot.Micros(d.int())}
 	from := d.time(b.CompleteTo)
 	b.Waiting = d.bool()
+	b.OldestOpen = d.time(b.CompleteTo)
 	b.Closed = list(d, leastEpisode, func(e *history.Episode) { d.episode(e, b.CompleteTo) })
 	b.Open = list(d, leastEpisode, func(e *history.Episode) { d.episode(e, b.CompleteTo) })
 	b.Short = list(d, leastShort, func(s *history.ShortWait) { d.short(s, b.CompleteTo) })

@@ -211,6 +211,7 @@ func (e *encoder) batch(b *history.Batch, from snapshot.Micros) {
 	e.int(int64(b.CompleteTo))
 	e.time(from, b.CompleteTo)
 	e.bool(b.Waiting)
+	e.time(b.OldestOpen, b.CompleteTo)
 	e.uint(uint64(len(b.Closed)))
 	for i := range b.Closed {
 		e.episode(&b.Closed[i], b.CompleteTo)

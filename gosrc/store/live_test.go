@@ -258,7 +258,8 @@ func TestLiveEpisode(t *testing.T) {
 	e := l.wait(60, tag, idle)
 	e.SoftPids = []int32{61, 62}
 	e.Edges = append(e.Edges, history.Edge{Kind: history.Root, From: began, To: began.Add(time.Second), Blocker: prepared})
-	l.push(time.Second, history.Batch{Waiting: true, Open: []history.Episode{e}})
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true, Open: []history.Episode{e}, OldestOpen: began}))
+	l.expect("t", `SELECT left((oldest_open = $1::timestamptz)::text, 1) FROM lock_history.run`, began.Time())
 	closed := e
 	closed.End, closed.Outcome = began.Add(1500*time.Millisecond), history.Granted
 	end := l.push(time.Second, history.Batch{

@@ -231,6 +231,7 @@ type hand struct {
 	gaps     []history.Gap // of our own making
 	number   int64
 	complete snapshot.Micros
+	oldest   snapshot.Micros // as Batch.OldestOpen
 	from     snapshot.Micros
 	bytes    int64
 	rows     int64
@@ -474,7 +475,7 @@ func (w *writer) take() {
 	for i := range items {
 		b := items[i].Batch
 		h.number = max(h.number, b.Number)
-		h.complete = b.CompleteTo
+		h.complete, h.oldest = b.CompleteTo, b.OldestOpen
 		h.bytes += items[i].Bytes
 		h.rows += int64(b.Rows())
 		w.ticket = max(w.ticket, b.Ticket)

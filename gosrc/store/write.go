@@ -189,9 +189,10 @@ func (s *session) beat(ctx context.Context, tx pgx.Tx, h *hand, flushPeriod time
 	}
 	tag, err := tx.Exec(ctx, `
 		UPDATE lock_history.run
-		   SET heartbeat = $4::timestamptz, batch = $5::bigint, flush_period = pg_catalog.make_interval(secs => $6::float8)
+		   SET heartbeat = $4::timestamptz, batch = $5::bigint, flush_period = pg_catalog.make_interval(secs => $6::float8),
+		       oldest_open = coalesce($7::timestamptz, oldest_open)
 		 WHERE node_id = $1::int AND run = $2::bigint AND batch = $3::bigint`,
-		s.nodeID, run, batch, h.complete.Time(), number, flushPeriod.Seconds())
+		s.nodeID, run, batch, h.complete.Time(), number, flushPeriod.Seconds(), when(h.oldest))
 	if err != nil {
 		return fmt.Errorf("write the heartbeat: %w", err)
 	}

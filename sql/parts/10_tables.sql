@@ -28,6 +28,7 @@ CREATE TABLE lock_history.run (
     heartbeat    timestamptz NOT NULL,   -- the history is complete up to then
     batch        bigint NOT NULL,        -- number of the last batch that is in the tables
     flush_period interval NOT NULL,
+    oldest_open  timestamptz NOT NULL DEFAULT '-infinity', -- no wait that is open as of the heartbeat began earlier
     PRIMARY KEY (node_id, run)
 ) WITH (fillfactor = 50);
 

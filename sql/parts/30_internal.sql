@@ -154,6 +154,8 @@ FROM (SELECT DISTINCT ON (l.wait_start, l.wait_id, l.node_id)
                           FROM (SELECT DISTINCT ON (q.wait_start, q.wait_id, q.node_id, q.run)
                                        q.seg, q.ctid AS place, q.wait_start, q.wait_id, q.node_id, q.run, q.written_at
                                 FROM lock_history.open AS q
+                                -- what began before all that is open now has ended
+                                JOIN lock_history.run AS s ON s.node_id = q.node_id AND s.run = q.run AND s.oldest_open <= q.wait_start
                                 -- the last two are always true, see waits: a look-up for each
                                 -- row of every segment would look dear
                                 WHERE q.seg = own.seg AND q.seg >= (SELECT 0) AND q.seg <= (SELECT 8)

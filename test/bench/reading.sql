@@ -7,8 +7,8 @@
 SELECT setseed(0.42) \g /dev/null
 INSERT INTO lock_history.node (node, system_identifier, server_version_num, first_seen)
 SELECT 'bench', s.system_identifier, 150000, now() - interval '7 days' FROM pg_control_system() AS s;
-INSERT INTO lock_history.run (node_id, run, started_at, heartbeat, batch, flush_period)
-SELECT n.node_id, 1, now() - interval '7 days', now(), 1, '1 day' FROM lock_history.node AS n WHERE n.node = 'bench';
+INSERT INTO lock_history.run (node_id, run, started_at, heartbeat, batch, flush_period, oldest_open)
+SELECT n.node_id, 1, now() - interval '7 days', now(), 1, '1 day', now() FROM lock_history.node AS n WHERE n.node = 'bench';
 UPDATE lock_history.ring SET round = 1, is_empty = false,
     opened_at = now() - (8 - seg) * interval '21 h', closed_at = CASE WHEN seg < 7 THEN now() - (7 - seg) * interval '21 h' END;
 

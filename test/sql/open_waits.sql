@@ -45,3 +45,8 @@ UPDATE lock_history.ring SET opened_at = now() - interval '1 h', closed_at = now
 SELECT count(*) AS alive FROM lock_history.waits WHERE wait_id = 4;
 UPDATE lock_history.ring SET closed_at = now() - interval '30 s' WHERE seg = 1;
 SELECT count(*) AS alive FROM lock_history.waits WHERE wait_id = 4;
+-- began before the oldest of those that are open: its end was among what was dropped
+UPDATE lock_history.run SET oldest_open = pg_temp.t(10) WHERE node_id = :alive AND run = 2;
+SELECT count(*) AS alive FROM lock_history.waits WHERE wait_id = 4;
+UPDATE lock_history.run SET oldest_open = pg_temp.t(10.001) WHERE node_id = :alive AND run = 2;
+SELECT count(*) AS alive FROM lock_history.waits WHERE wait_id = 4;
