@@ -220,6 +220,7 @@ fill_probe_table(PlhProbes *probes)
 	probes->max_processes = PLH_MAX_PROCESSES();
 	probes->wait = plh_probe_wait;
 	probes->locks = plh_probe_locks;
+	probes->row = plh_probe_row;
 	probes->sessions = plh_probe_sessions;
 	probes->conflicts = plh_probe_conflicts;
 	probes->settings = plh_probe_settings;

@@ -151,7 +151,7 @@ func (t *Tracker) episode(w *wait) history.Episode {
 	}
 	e := history.Episode{
 		WaitID: w.waitID, Waiter: w.waiter,
-		Tag: w.tag, Mode: w.mode,
+		Tag: w.tag, Row: w.row, Mode: w.mode,
 		Start: w.start, End: w.end, Outcome: w.outcome,
 		Samples: w.samples, QueueKey: w.queueKey, InCycle: w.inCycle,
 		Edges:     make([]history.Edge, 0, len(w.past)+len(w.live)),

@@ -48,6 +48,15 @@ func ColumnsOf(tag lockmgr.Tag, version int) Columns {
 	}
 }
 
+// WithRow adds the row that a wait for a transaction is about, as far as known.
+func (c Columns) WithRow(row lockmgr.Tag) Columns {
+	if row.Type == lockmgr.Tuple {
+		r := ColumnsOf(row, 0)
+		c.Database, c.Relation, c.Page, c.Tuple = r.Database, r.Relation, r.Page, r.Tuple
+	}
+	return c
+}
+
 // Names are what could be found out about a tag; empty is not known.
 type Names struct {
 	Relation string // schema.table of the tag's relation

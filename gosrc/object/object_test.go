@@ -78,6 +78,17 @@ func TestColumns(t *testing.T) {
 	}
 }
 
+func TestRowOfATransaction(t *testing.T) {
+	xid := lockmgr.Tag{Field1: 740, Type: lockmgr.TransactionID}
+	row := lockmgr.Tag{Field1: 11, Field2: 22, Field3: 33, Field4: 44, Type: lockmgr.Tuple}
+	if got, want := show(ColumnsOf(xid, 150000).WithRow(row)), "database=11 relation=22 page=33 tuple=44 transactionid=740"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := show(ColumnsOf(xid, 150000).WithRow(lockmgr.Tag{})), "transactionid=740"; got != want {
+		t.Errorf("not known: got %q, want %q", got, want)
+	}
+}
+
 // show prints the columns that are not null.
 func show(c Columns) string {
 	var parts []string

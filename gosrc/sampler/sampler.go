@@ -117,6 +117,9 @@ type Sampler struct {
 
 	nextFlush Monotonic
 	nextWalk  Monotonic
+	nextRow   Monotonic       // when a wait will be old enough for its row to be looked for, 0 = none
+	rows      rowMeter        // what that may still cost
+	rowless   []snapshot.Wait // for the tracker to fill
 	nextTurn  Monotonic
 	walkOwed  bool // the waiters changed since the last walk
 	busy      int  // walks in a row that found a partition busy
@@ -255,6 +258,9 @@ func (s *Sampler) deadline() Monotonic {
 	if s.period() > 0 && (len(s.known) > 0 || s.walkOwed) && s.nextWalk < d {
 		d = s.nextWalk
 	}
+	if s.period() > 0 && len(s.known) > 0 && s.nextRow != 0 && s.nextRow < d {
+		d = s.nextRow
+	}
 	return d
 }
 
@@ -326,6 +332,7 @@ func (s *Sampler) sweep(found []snapshot.Wait) {
 	if s.walkOwed || w.NowNs >= s.nextWalk || w.Reasons&WokeFlush != 0 {
 		s.walkLocks()
 	}
+	s.readRows()
 }
 
 // walkLocks copies the awaited locks and lets the analysis look at them.

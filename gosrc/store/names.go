@@ -125,6 +125,9 @@ func wantedNames(h *hand) []nameKey {
 			for j := range episodes {
 				e := &episodes[j]
 				some = sessionKeys(tagKeys(some, e.Tag), e.Waiter)
+				if e.Row != (lockmgr.Tag{}) {
+					some = tagKeys(some, e.Row)
+				}
 				for k := range e.Edges {
 					some = sessionKeys(some, e.Edges[k].Blocker)
 				}

@@ -136,7 +136,11 @@ func (r *rowSet) episode(leaf string, e *history.Episode, writtenAt snapshot.Mic
 	if waiter == nil {
 		waiter = new(snapshot.Session)
 	}
-	col := object.ColumnsOf(e.Tag, r.cfg.Server.VersionNum)
+	col := object.ColumnsOf(e.Tag, r.cfg.Server.VersionNum).WithRow(e.Row)
+	database := e.Tag.Database()
+	if e.Row.Type == lockmgr.Tuple {
+		database = e.Row.Database()
+	}
 	n := len(e.Edges)
 	kinds, procs, pids := make([]int16, n), make([]int64, n), make([]int32, n)
 	actors, modes := make([]int64, n), make([]int32, n)
@@ -162,7 +166,7 @@ func (r *rowSet) episode(leaf string, e *history.Episode, writtenAt snapshot.Mic
 	r.add(leaf, nil, r.nodeID, r.run, e.WaitID, procKey(waiter), r.actor(waiter), writtenAt.Time(), e.Start.Time(),
 		when(e.End), granted(e.Outcome), text(e.Outcome.String()), e.Samples, e.Tag.Type.String(), e.Mode.String(),
 		int16(e.Mode), r.text(object.Text(e.Tag, r.names.ofTag(e.Tag))), col.Database,
-		r.text(r.names.get(databaseKey(e.Tag.Database()))), col.Relation, col.Page, col.Tuple, col.VirtualXID,
+		r.text(r.names.get(databaseKey(database))), col.Relation, col.Page, col.Tuple, col.VirtualXID,
 		col.TransactionID, col.ClassID, col.ObjID, col.ObjSubID, lockKey(e.Tag), e.QueueKey, e.InCycle,
 		e.HardCount, e.SoftCount, softPids, kinds, procs, pids, actors, modes, from, to)
 }

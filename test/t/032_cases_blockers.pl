@@ -126,7 +126,7 @@ LockHistory::Cases::run($node,
 			3.0 S: rollback prepared 'orphan-1'
 		},
 		waits => q{
-			B  | ShareLock           | transactionid transaction X | hard 'orphan-1'   | soft - | root 'orphan-1' | granted | 2.4-2.7
+			B  | ShareLock           | transactionid transaction X | hard 'orphan-1'   | soft - | root 'orphan-1' | granted | 2.4-2.7 | account (0,1)
 			C+ | AccessExclusiveLock | relation account            | hard 'orphan-1' B | soft - | root 'orphan-1' | granted | 1.9-2.2
 			D  | ExclusiveLock       | advisory advisory 4242      | hard 'orphan-1'   | soft - | root 'orphan-1' | granted | 1.4-1.7
 		},
@@ -238,8 +238,9 @@ LockHistory::Cases::run($node,
 			1.5 A: commit
 		},
 		waits => q{
-			B | ShareLock | transactionid transaction X | hard A | soft - | root A | granted | 0.9-1.1
+			B | ShareLock | transactionid transaction X | hard A | soft - | root A | granted | 0.9-1.1 | *
 		},
+		ask => [ [ 'a row of a shared catalog', q{SELECT database, relation::regclass, page IS NOT NULL, tuple IS NOT NULL, object_datname IS NULL FROM lock_history.waits WHERE pid = {B}}, '0|pg_authid|t|t|t' ] ],
 	},
 
 	# Two clean the pending list of one index: a lock on a page.
@@ -251,7 +252,7 @@ LockHistory::Cases::run($node,
 			0.0 A: set maintenance_work_mem = '1MB'
 			0.0 B: set maintenance_work_mem = '1MB'
 			0.1 A: select gin_clean_pending_list('gi')               -- runs
-			0.1 B: select gin_clean_pending_list('gi')               -- runs
+			0.1 B: do $$ begin for i in 1 .. 5000 loop exit when exists (select from pg_locks where locktype = 'page'); perform pg_sleep(0.001); end loop; end $$; select gin_clean_pending_list('gi')   -- runs
 		},
 		waits => q{
 			B | ExclusiveLock | page page 0 of gi | hard A | soft - | root A | granted | 0.05-8

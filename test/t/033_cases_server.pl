@@ -80,7 +80,7 @@ LockHistory::Cases::run($node,
 		setup => q{create unlogged table vt (id int) with (fillfactor = 10, autovacuum_enabled = off);
 			insert into vt select g from generate_series(1, 500000) g; delete from vt where id > 5;},
 		steps => q{
-			0.0 A: do $$ begin while clock_timestamp() < transaction_timestamp() + '5 s' and (select relpages from pg_class where oid = 'vt'::regclass) <> 1 loop perform 1 from vt limit 1; commit; end loop; end $$   -- runs
+			0.0 A: do $$ declare until timestamptz := clock_timestamp() + '4 s'; begin while clock_timestamp() < until loop perform 1 from vt limit 1; commit; end loop; end $$   -- runs
 			0.1 B: vacuum vt
 		},
 		waits => q{
@@ -89,7 +89,8 @@ LockHistory::Cases::run($node,
 		ask => [ [ 'in the strong mode', q{SELECT DISTINCT 'AccessExclusiveLock' = ANY (blocker_mode) FROM lock_history.blocking WHERE blocker_pid = {B}}, 't' ] ],
 	},
 
-	# An apply worker waits, and blocks; it has no statement to show.
+	# An apply worker waits, and blocks; it has no statement to show. It looks for its
+	# row without locking it, so the row behind its wait is not known.
 	{
 		name => 'apply-worker-both-ways',
 		sessions => { map { $_ => { database => 'sub', search_path => 'repl' } } qw(X Y) },

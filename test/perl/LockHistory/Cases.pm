@@ -43,7 +43,9 @@ Waiter, mode, lock type and object (without the schema; numbers that differ
 from run to run are X), hard blockers, soft blockers, roots, outcome, and how
 long in seconds, give or take what the steps came late. In parentheses: who may
 have come in before the end; a star says nothing. C<B+>: further waits of B, up
-to 0.3 s in all, may follow. C<B*>: one such wait or more, and no other.
+to 0.3 s in all, may follow. C<B*>: one such wait or more, and no other. Of a
+wait for a transaction one more field tells the row behind it; without it there
+must be none.
 
 What is compared beyond that: everything that pg_locks showed waiting, looked at
 every 20 ms by a session of this module, must be there with the server's own start to the
@@ -123,8 +125,8 @@ sub parse_step
 sub parse_wait
 {
 	my ($line) = @_;
-	my ($who, $mode, $on, $hard, $soft, $root, $end, $long) = map { s/^\s+|\s+$//gr } split /\|/, $line;
-	my %w = (mode => $mode, on => $on, end => $end, each => $who =~ s/\*$// ? 1 : 0, more => $who =~ s/\+$// ? 1 : 0, who => $who);
+	my ($who, $mode, $on, $hard, $soft, $root, $end, $long, $row) = map { s/^\s+|\s+$//gr } split /\|/, $line;
+	my %w = (mode => $mode, on => $on, end => $end, row => $row, each => $who =~ s/\*$// ? 1 : 0, more => $who =~ s/\+$// ? 1 : 0, who => $who);
 	($w{least}, $w{most}) = ($long // '') =~ /^([\d.]+)-([\d.]+)$/ or croak "how long? $line";
 	for ([ hard => $hard ], [ soft => $soft ], [ root => $root ])
 	{
@@ -354,11 +356,11 @@ sub read_history
 	my (%by_pid, %wait);
 	for my $row ($self->query(q{
 		SELECT w.wait_id, w.pid, w.mode, w.locktype, w.object, w.outcome, w.granted, extract(epoch FROM w.wait_start), extract(epoch FROM w.wait_end),
-		       w.hard_blockers, w.soft_blockers, w.root_blockers, w.relation::regclass, w.page, w.tuple
+		       w.hard_blockers, w.soft_blockers, w.root_blockers, w.relation, w.page, w.tuple, w.database
 		FROM lock_history.waits AS w ORDER BY w.wait_start}))
 	{
 		my %w;
-		@w{qw(id pid mode type object outcome granted start end hard_listed soft_listed root_listed relation page tuple)} = @$row;
+		@w{qw(id pid mode type object outcome granted start end hard_listed soft_listed root_listed relation page tuple database)} = @$row;
 		$w{$_} = [ $w{$_} =~ /-?\d+/g ] for qw(hard_listed soft_listed root_listed);
 		$w{edges} = [];
 		$wait{ $w{id} } = \%w;
@@ -457,6 +459,7 @@ sub judge_wait
 	my $is = join ' | ', $w->{mode}, $self->named($case, $letter, "$w->{type} $w->{object}"),
 	  (map { "$_ " . $self->blockers($case, $letter, $w, $_, $e->{$_}) } qw(hard soft root)), "$w->{outcome} $w->{granted}";
 	is($is, $want, $name);
+	is($self->row($case, $w), $e->{row} // '-', "$name: the row behind it") if $w->{type} eq 'transactionid' && ($e->{row} // '') ne '*';
 	my $long = $w->{end} - $w->{start};
 	my $off = $PERIOD + $SLACK + $self->late($case, $w->{start}, $w->{end});
 	ok($long >= $e->{least} - $off && $long <= $e->{most} + $off,
@@ -472,6 +475,16 @@ sub late
 	my $steps = sum0(map { $_->[1] } grep { $_->[0] > $from - 0.05 && $_->[0] < $to + 0.05 } @{ $case->{late} // [] });
 	my $looks = max(0, map { $_->[1] - $_->[0] - $LOOK } grep { $_->[1] > $from && $_->[0] < $to + 0.05 } @{ $self->{looks} });
 	return $steps + $looks;
+}
+
+# "table (page,tuple)", "-" for none. The OID is looked up where the case was.
+sub row
+{
+	my ($self, $case, $w) = @_;
+	return '-' if join('', @{$w}{qw(relation page tuple database)}) eq '';
+	my $db = $self->{node}->safe_psql('postgres', "SELECT datname FROM pg_database WHERE oid = $w->{database}") || 'postgres';
+	my $name = $self->{node}->safe_psql($db, "SET search_path = $case->{schema}; SELECT $w->{relation}::regclass");
+	return "$name ($w->{page},$w->{tuple})";
 }
 
 # Letters of the blockers of a kind. What came up in the hand-over, and only
