@@ -165,10 +165,34 @@ func (r *rowSet) episode(leaf string, e *history.Episode, writtenAt snapshot.Mic
 	}
 	r.add(leaf, nil, r.nodeID, r.run, e.WaitID, procKey(waiter), r.actor(waiter), writtenAt.Time(), e.Start.Time(),
 		when(e.End), granted(e.Outcome), text(e.Outcome.String()), e.Samples, e.Tag.Type.String(), e.Mode.String(),
-		int16(e.Mode), r.text(object.Text(e.Tag, r.names.ofTag(e.Tag))), col.Database,
-		r.text(r.names.get(databaseKey(database))), col.Relation, col.Page, col.Tuple, col.VirtualXID,
+		int16(e.Mode), r.text(r.object(e)), col.Database,
+		r.text(r.names.getAt(databaseKey(database), e.Start)), col.Relation, col.Page, col.Tuple, col.VirtualXID,
 		col.TransactionID, col.ClassID, col.ObjID, col.ObjSubID, lockKey(e.Tag), e.QueueKey, e.InCycle,
 		e.HardCount, e.SoftCount, softPids, kinds, procs, pids, actors, modes, from, to)
+}
+
+// object describes what e waits for, by the names it had then.
+func (r *rowSet) object(e *history.Episode) string {
+	names := r.names.ofTagAt(e.Tag, e.Start)
+	if e.Row.Type == lockmgr.Tuple {
+		names.Row = object.Text(e.Row, r.names.ofTagAt(e.Row, e.Start))
+	}
+	var first *history.Edge // who has the lock: in a transaction's case there is no other
+	for i := range e.Edges {
+		if edge := &e.Edges[i]; edge.Kind == history.Hard && edge.Blocker != nil && (first == nil || edge.From < first.From) {
+			first = edge
+		}
+	}
+	switch {
+	case first == nil:
+	case first.Blocker.Prepared == 0:
+		names.Holder = fmt.Sprintf("pid %d", first.Blocker.Pid)
+	default:
+		if gid := r.names.get(gidKey(first.Blocker.Prepared)); gid != "" {
+			names.Holder = "prepared as " + gid
+		}
+	}
+	return object.Text(e.Tag, names)
 }
 
 // actor adds a participant and returns its id.

@@ -337,7 +337,7 @@ LockHistory::Cases::run($node,
 		waits => q{
 			B  | AccessShareLock     | relation orders | hard A | soft - | root A | granted | 1.4-1.7
 			C  | AccessExclusiveLock | relation orders | hard A | soft B | root A | granted | 1.1-1.4
-			D  | ShareLock           | transactionid transaction X | hard A | soft - | root A | granted | 0.9-1.2 | hot (0,1)
+			D  | ShareLock           | transactionid A | hard A | soft - | root A | granted | 0.9-1.2 | hot (0,1)
 			E+ | ExclusiveLock       | tuple tuple (0,1) of hot    | hard D | soft - | root A | granted | 0.8-1.1
 		},
 		ask => [ [ 'statements, and whether they have an identifier',

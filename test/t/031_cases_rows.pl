@@ -29,7 +29,7 @@ LockHistory::Cases::run($node,
 			2.0 A: commit
 		},
 		waits => q{
-			B+ | ShareLock           | transactionid transaction X    | hard A | soft -   | root A | granted | 1.6-1.8 | account (0,1)
+			B+ | ShareLock           | transactionid A | hard A | soft -   | root A | granted | 1.6-1.8 | account (0,1)
 			C+ | ExclusiveLock       | tuple tuple (0,1) of account   | hard B | soft -   | root A | granted | 1.3-1.5
 			D+ | ExclusiveLock       | tuple tuple (0,1) of account   | hard B (C) | soft C   | root A (B C) | granted | 1.0-1.2
 			E+ | AccessExclusiveLock | tuple tuple (0,1) of account   | hard B (C D) | soft C D | root A (B C D) | granted | 0.7-0.9
@@ -50,7 +50,7 @@ LockHistory::Cases::run($node,
 			2.5 A: commit
 		},
 		waits => q{
-			B+ | ShareLock           | transactionid transaction X  | hard A | soft - | root A | granted | 1.9-2.2 | account (0,2)
+			B+ | ShareLock           | transactionid A | hard A | soft - | root A | granted | 1.9-2.2 | account (0,2)
 			C+ | AccessExclusiveLock | tuple tuple (0,2) of account | hard B | soft - | root A | granted | 1.4-1.7
 		},
 		ask => [ [ 'nothing is said to have locked the table',
@@ -69,8 +69,8 @@ LockHistory::Cases::run($node,
 			2.5 A: commit
 		},
 		waits => q{
-			B | ShareLock | transactionid transaction X | hard A | soft - | root A | granted | 1.9-2.2 | parent (0,1)
-			C | ShareLock | transactionid transaction X | hard A | soft - | root A | granted | 1.4-1.7 | parent (0,1)
+			B | ShareLock | transactionid A | hard A | soft - | root A | granted | 1.9-2.2 | parent (0,1)
+			C | ShareLock | transactionid A | hard A | soft - | root A | granted | 1.4-1.7 | parent (0,1)
 		},
 		ask => [ [ 'the statement', q{SELECT string_agg(DISTINCT btrim(query, ' ;'), ',') FROM lock_history.waits WHERE pid IN ({B}, {C})}, 'commit' ] ],
 	},
@@ -100,8 +100,8 @@ LockHistory::Cases::run($node,
 			4.5 A: commit
 		},
 		waits => q{
-			B | ShareLock | transactionid transaction X | hard A | soft - | root A | granted | 1.4-1.7
-			B | ShareLock | transactionid transaction X | hard A | soft - | root A | granted | 0.9-1.2
+			B | ShareLock | transactionid A | hard A | soft - | root A | granted | 1.4-1.7
+			B | ShareLock | transactionid A | hard A | soft - | root A | granted | 0.9-1.2
 		},
 		ask => [ [ 'no relation is told', q{SELECT count(*), count(relation), count(page), count(tuple) FROM lock_history.waits WHERE pid = {B}}, '2|0|0|0' ] ],
 	},
@@ -122,10 +122,10 @@ LockHistory::Cases::run($node,
 			3.1 A: rollback
 		},
 		waits => q{
-			A | ShareLock     | transactionid transaction X    | hard B | soft - | root B | deadlock | 0.95-1.1 | account (0,2)
-			B | ShareLock     | transactionid transaction X    | hard A | soft - | root - (B) | granted | 0.3-0.5 | account (0,1)
+			A | ShareLock     | transactionid B | hard B | soft - | root B | deadlock | 0.95-1.1 | account (0,2)
+			B | ShareLock     | transactionid A | hard A | soft - | root - (B) | granted | 0.3-0.5 | account (0,1)
 			C | ExclusiveLock | tuple tuple (0,1) of account   | hard B | soft - | root - (B) | granted  | 0.15-0.3
-			C | ShareLock     | transactionid transaction X    | hard B | soft - | root B | granted  | 1.4-1.6 | account (0,1)
+			C | ShareLock     | transactionid B | hard B | soft - | root B | granted  | 1.4-1.6 | account (0,1)
 		},
 		deadlock => 'A of A B',
 		ask => [ [ 'while the circle is closed its members are marked, and the tree has an end',
@@ -146,8 +146,8 @@ LockHistory::Cases::run($node,
 			2.8 A: commit
 		},
 		waits => q{
-			A | ShareLock | transactionid transaction X | hard B | soft - | root B | granted  | 2.2-2.6 | account (0,2)
-			B | ShareLock | transactionid transaction X | hard A | soft - | root - | deadlock | 0.95-1.1 | account (0,1)
+			A | ShareLock | transactionid B | hard B | soft - | root B | granted  | 2.2-2.6 | account (0,2)
+			B | ShareLock | transactionid A | hard A | soft - | root - | deadlock | 0.95-1.1 | account (0,1)
 		},
 		deadlock => 'B of A B',
 	},
@@ -170,9 +170,9 @@ LockHistory::Cases::run($node,
 			3.0 B: commit
 		},
 		waits => q{
-			A | ShareLock | transactionid transaction X | hard B | soft - | root B C | deadlock | 0.95-1.1 | account (0,2)
-			C | ShareLock | transactionid transaction X | hard A | soft - | root - | granted  | 0.4-0.6 | account (0,1)
-			B | ShareLock | transactionid transaction X | hard C | soft - | root C | granted  | 1.65-1.85 | account (0,3)
+			A | ShareLock | transactionid B | hard B | soft - | root B C | deadlock | 0.95-1.1 | account (0,2)
+			C | ShareLock | transactionid A | hard A | soft - | root - | granted  | 0.4-0.6 | account (0,1)
+			B | ShareLock | transactionid C | hard C | soft - | root C (A) | granted | 1.65-1.85 | account (0,3)
 		},
 		deadlock => 'A of A B C',
 		ask => [ [ 'all three are in the circle',
@@ -206,8 +206,8 @@ LockHistory::Cases::run($node,
 			1.5 A: commit
 		},
 		waits => q{
-			B | ShareLock | transactionid transaction X | hard A | soft - | root A | granted | 1.1-1.3 | account (0,4)
-			C | ShareLock | transactionid transaction X | hard A | soft - | root A | granted | 0.5-0.7 | account (0,5)
+			B | ShareLock | transactionid A | hard A | soft - | root A | granted | 1.1-1.3 | account (0,4)
+			C | ShareLock | transactionid A | hard A | soft - | root A | granted | 0.5-0.7 | account (0,5)
 		},
 	},
 );

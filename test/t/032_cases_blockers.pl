@@ -45,11 +45,11 @@ LockHistory::Cases::run($node,
 			7.3 A: commit
 		},
 		waits => q{
-			B  | ShareLock           | virtualxid virtual transaction X | hard A | soft - | root A | granted | 1.4-1.6
-			B  | ShareLock           | virtualxid virtual transaction X | hard A | soft - | root A | granted | 2.3-2.6
+			B  | ShareLock           | virtualxid A | hard A | soft - | root A | granted | 1.4-1.6
+			B  | ShareLock           | virtualxid A | hard A | soft - | root A | granted | 2.3-2.6
 			C  | AccessExclusiveLock | relation item | hard B | soft - | root A | granted | 1.9-2.3
 			D  | RowExclusiveLock    | relation item | hard - | soft C | root A | granted | 1.4-1.8
-			B+ | ShareLock           | virtualxid virtual transaction X | hard A | soft - | root A | granted | 0.4-0.6
+			B+ | ShareLock           | virtualxid A | hard A | soft - | root A | granted | 0.4-0.6
 		},
 	},
 
@@ -126,7 +126,7 @@ LockHistory::Cases::run($node,
 			3.0 S: rollback prepared 'orphan-1'
 		},
 		waits => q{
-			B  | ShareLock           | transactionid transaction X | hard 'orphan-1'   | soft - | root 'orphan-1' | granted | 2.4-2.7 | account (0,1)
+			B  | ShareLock           | transactionid 'orphan-1' | hard 'orphan-1'   | soft - | root 'orphan-1' | granted | 2.4-2.7 | account (0,1)
 			C+ | AccessExclusiveLock | relation account            | hard 'orphan-1' B | soft - | root 'orphan-1' | granted | 1.9-2.2
 			D  | ExclusiveLock       | advisory advisory 4242      | hard 'orphan-1'   | soft - | root 'orphan-1' | granted | 1.4-1.7
 		},
@@ -238,7 +238,7 @@ LockHistory::Cases::run($node,
 			1.5 A: commit
 		},
 		waits => q{
-			B | ShareLock | transactionid transaction X | hard A | soft - | root A | granted | 0.9-1.1 | *
+			B | ShareLock | transactionid A | hard A | soft - | root A | granted | 0.9-1.1 | *
 		},
 		ask => [ [ 'a row of a shared catalog', q{SELECT database, relation::regclass, page IS NOT NULL, tuple IS NOT NULL, object_datname IS NULL FROM lock_history.waits WHERE pid = {B}}, '0|pg_authid|t|t|t' ] ],
 	},
@@ -275,7 +275,7 @@ LockHistory::Cases::run($node,
 		},
 		waits => q{
 			A  | ShareLock | advisory advisory 9191 | hard S | soft - | root S | granted | 0.5-0.7
-			B+ | ShareLock | spectoken speculative token 1 of transaction X | hard A | soft - | root S | granted | 0.3-0.5
+			B+ | ShareLock | spectoken speculative token 1 of transaction X (pid A) | hard A | soft - | root S | granted | 0.3-0.5
 		},
 	},
 

@@ -106,7 +106,7 @@ LockHistory::Cases::run($node,
 			4.5 tree: W, .Y hard
 		},
 		waits => q{
-			W | ShareLock           | transactionid transaction X | hard X   | soft - | root X | granted | 2.5-2.9
+			W | ShareLock           | transactionid X | hard X   | soft - | root X | granted | 2.5-2.9
 			Y | AccessExclusiveLock | relation repl.lr            | hard W X | soft - | root X | granted | 1.4-1.7
 			Y | AccessExclusiveLock | relation repl.lr            | hard W   | soft - | root W | granted | 0.7-1.3
 		},
@@ -130,8 +130,8 @@ LockHistory::Cases::run($node,
 			2.5 A: commit
 		},
 		waits => q{
-			B+ | ShareLock | transactionid transaction X | hard A | soft - | root A | granted | 1.9-2.2
-			R+ | ShareLock | transactionid transaction X | hard A | soft - | root A | granted | 1.6-1.9
+			B+ | ShareLock | transactionid A | hard A | soft - | root A | granted | 1.9-2.2
+			R+ | ShareLock | transactionid A | hard A | soft - | root A | granted | 1.6-1.9
 		},
 		ask => [ [ 'a walsender: its command, and no identifier',
 			q{SELECT DISTINCT backend_type, split_part(query, ' ', 1), query_id IS NULL FROM lock_history.waits WHERE pid = {R}}, 'walsender|CREATE_REPLICATION_SLOT|t' ],
@@ -156,8 +156,8 @@ LockHistory::Cases::run($node,
 			3.0 S: alter system reset synchronous_standby_names; select pg_reload_conf()
 		},
 		waits => q{
-			P | AccessExclusiveLock | object pg_database 0 | hard A     | soft - | root A     | granted | 2.1-2.4
-			B | AccessExclusiveLock | object pg_database 0 | hard A (P) | soft P | root A (P) | granted | 1.6-2.0
+			P | AccessExclusiveLock | object commit order of NOTIFY | hard A     | soft - | root A     | granted | 2.1-2.4
+			B | AccessExclusiveLock | object commit order of NOTIFY | hard A (P) | soft P | root A (P) | granted | 1.6-2.0
 		},
 		ask => [ [ 'the waits are in COMMIT, on a shared object', q{SELECT DISTINCT btrim(query, ' ;'), database, objid, object_datname IS NULL FROM lock_history.waits WHERE pid IN ({P}, {B})}, 'commit|0|0|t' ] ],
 	},

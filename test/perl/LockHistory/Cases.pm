@@ -40,7 +40,7 @@ C<{A}> in a statement is the pid of A.
 =head2 Waits
 
 Waiter, mode, lock type and object (without the schema; numbers that differ
-from run to run are X), hard blockers, soft blockers, roots, outcome, and how
+from run to run are X; C<transactionid A> is A's transaction), hard blockers, soft blockers, roots, outcome, and how
 long in seconds, give or take what the steps came late. In parentheses: who may
 have come in before the end; a star says nothing. C<B+>: further waits of B, up
 to 0.3 s in all, may follow. C<B*>: one such wait or more, and no other. Of a
@@ -128,6 +128,12 @@ sub parse_wait
 	my ($who, $mode, $on, $hard, $soft, $root, $end, $long, $row) = map { s/^\s+|\s+$//gr } split /\|/, $line;
 	my %w = (mode => $mode, on => $on, end => $end, row => $row, each => $who =~ s/\*$// ? 1 : 0, more => $who =~ s/\+$// ? 1 : 0, who => $who);
 	($w{least}, $w{most}) = ($long // '') =~ /^([\d.]+)-([\d.]+)$/ or croak "how long? $line";
+	# A transaction is told with who has it and the row behind the wait.
+	if ($on =~ /^(transactionid|virtualxid) (?:(\w+)|'(.*)')$/)
+	{
+		$w{on} = "$1 " . ($1 eq 'virtualxid' ? 'virtual ' : '') . 'transaction X (' . (defined $2 ? "pid $2" : "prepared as $3") . ')';
+		$w{on} .= ", tuple $2 of $1" if ($row // '') =~ /^(\S+) (\(.*\))$/;
+	}
 	for ([ hard => $hard ], [ soft => $soft ], [ root => $root ])
 	{
 		my ($kind, $said) = @$_;
@@ -390,7 +396,7 @@ sub outcome
 {
 	my ($self, $e, $w, $next) = @_;
 	my $hears = $self->{words}{lock_timeout};
-	return 'unknown ' if !$hears && $w->{outcome} eq 'unknown' && ($e->{each} || $next && $next->{start} - $w->{end} < 3 * $PERIOD);
+	return 'unknown ' if !$hears && $w->{outcome} eq 'unknown' && ($e->{each} || $e->{more} || $next && $next->{start} - $w->{end} < 3 * $PERIOD);
 	return 'granted t' if $e->{end} eq 'granted';
 	return ($hears ? $e->{end} : 'failed') . ' f';
 }
@@ -458,6 +464,7 @@ sub judge_wait
 	my $want = join ' | ', $e->{mode}, $e->{on}, (map { "$_ $e->{$_}" } qw(hard soft root)), $self->outcome($e, $w, $next);
 	my $is = join ' | ', $w->{mode}, $self->named($case, $letter, "$w->{type} $w->{object}"),
 	  (map { "$_ " . $self->blockers($case, $letter, $w, $_, $e->{$_}) } qw(hard soft root)), "$w->{outcome} $w->{granted}";
+	$is =~ s/, tuple [^|]* \|/ |/ if ($e->{row} // '') eq '*';
 	is($is, $want, $name);
 	is($self->row($case, $w), $e->{row} // '-', "$name: the row behind it") if $w->{type} eq 'transactionid' && ($e->{row} // '') ne '*';
 	my $long = $w->{end} - $w->{start};
@@ -495,9 +502,11 @@ sub blockers
 	return '*' if $expected eq '*';
 	my %gid = map { $_->{pid} => $_->{gid} } grep { $_->{gid} ne '' } @{ $w->{edges} };
 	my $name = sub { defined $gid{ $_[0] } ? "'$gid{$_[0]}'" : $letter->{ $_[0] } // "?$_[0]" };
-	my $late = sub { $_[0]{from} > $w->{start} + 0.02 && $_[0]{from} > $w->{end} - $HANDOVER };
-	my %early = map { $_->{pid} => 1 } grep { !$late->($_) } @{ $w->{edges} };
-	my %handover = map { $_->{pid} => 1 } grep { !$early{ $_->{pid} } } @{ $w->{edges} };
+	my $since = $w->{end} - $HANDOVER - $self->late($case, $w->{end} - $HANDOVER, $w->{end});
+	my $late = sub { $_[0]{from} > $w->{start} + 0.02 && $_[0]{from} > $since };
+	my @edges = grep { $_->{kind} eq ($kind eq 'soft' ? 'soft' : 'hard') } @{ $w->{edges} };
+	my %early = map { $_->{pid} => 1 } grep { !$late->($_) } @edges;
+	my %handover = map { $_->{pid} => 1 } grep { !$early{ $_->{pid} } } @edges;
 	my @listed = grep { !$handover{$_} } @{ $w->{"${kind}_listed"} };
 	my $list = sub
 	{
