@@ -370,6 +370,7 @@ func (s *Sampler) walkLocks() {
 	}
 	g := s.builder.Build(&s.graph)
 	s.readSessions(g)
+	s.cache.setMembers(g.Groups)
 	s.tracker.Walk(g, s.cache.lookup)
 	s.wantNames(g)
 

@@ -25,7 +25,7 @@ func columnsOf(leaf string) []string {
 	case "actor":
 		return []string{"seg", "node_id", "actor_id", "proc_key", "seen_at", "pid", "leader_pid", "gid", "backend_start",
 			"backend_type", "datid", "datname", "usesysid", "usename", "application_name", "client_addr", "state",
-			"state_change", "xact_start", "query_start", "query_id", "query"}
+			"state_change", "xact_start", "query_start", "query_id", "query", "members"}
 	case "episode", "open":
 		return []string{"seg", "node_id", "run", "wait_id", "proc_key", "actor_id", "written_at", "wait_start",
 			"wait_end", "granted", "outcome", "samples", "locktype", "mode", "mode_number", "object", "database", "datname",
@@ -210,6 +210,9 @@ func (r *rowSet) actor(s *snapshot.Session) int64 {
 	h.numbers(int64(s.Pid), int64(s.LeaderPid), int64(s.State), int64(s.Database), int64(s.Role), int64(s.Prepared),
 		flag(s.Wraparound), int64(s.BackendStart), int64(xactStart), int64(s.QueryStart), int64(s.StateChange), s.QueryID,
 		int64(r.cfg.QueryText), int64(r.cfg.QueryLength))
+	for _, pid := range s.Members {
+		h.numbers(int64(pid))
+	}
 	h.texts(s.BackendType, s.ApplicationName, s.ClientAddr, s.Query, gid, datname, usename)
 	id := h.sum()
 	if _, ok := r.actors[id]; ok {
@@ -223,7 +226,7 @@ func (r *rowSet) actor(s *snapshot.Session) int64 {
 		r.text(backendType(s)), nonZero(s.Database), r.text(datname), nonZero(s.Role), r.text(usename),
 		r.text(querytext.Sanitize(s.ApplicationName, 256)), clientAddr(s.ClientAddr), text(state),
 		when(s.StateChange), when(xactStart), when(s.QueryStart), nonZero(s.QueryID),
-		r.query(s)}
+		r.query(s), members(s)}
 	return id
 }
 
@@ -314,6 +317,14 @@ func backendType(s *snapshot.Session) string {
 		return "prepared transaction"
 	}
 	return s.BackendType
+}
+
+// members is null for a process that was seen alone.
+func members(s *snapshot.Session) []int32 {
+	if len(s.Members) == 0 {
+		return nil
+	}
+	return s.Members
 }
 
 // query is what is kept of the statement. That an autovacuum worker must not

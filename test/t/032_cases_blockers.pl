@@ -154,7 +154,31 @@ LockHistory::Cases::run($node,
 			B | AccessExclusiveLock | relation big | hard A | soft - | root A | granted | 2.5-6
 			C | AccessShareLock     | relation big | hard - | soft B | root A | granted | 2.2-6
 		},
-		ask => [ [ 'one blocker', q{SELECT hard_blocker_count FROM lock_history.waits WHERE pid = {B}}, '1' ] ],
+		ask => [ [ 'one blocker', q{SELECT hard_blocker_count FROM lock_history.waits WHERE pid = {B}}, '1' ],
+			[ 'and its workers beside it', q{SELECT cardinality(members), {A} = ANY (members) FROM lock_history.blocking_tree_at({busy}) WHERE pid = {A}}, '2|f' ] ],
+	},
+
+	# A leader and its workers wait for one table: three waits, one session in the tree.
+	{
+		name => 'parallel-waiters',
+		setup => q{create table gate (i int); create table big (id int); insert into big select g from generate_series(1, 3000) g; analyze big;
+			alter table big set (parallel_workers = 2);
+			create function pass(i int) returns int language plpgsql parallel safe as $$ begin perform 1 from gate; return i; end $$;},
+		steps => q{
+			0.0 S: begin; lock table gate
+			0.1 A: set max_parallel_workers_per_gather = 2; set parallel_setup_cost = 0; set parallel_tuple_cost = 0; set min_parallel_table_scan_size = 0
+			0.2 A: select sum(pass(id)) from big                     -- waits
+			0.3 find W: select pid from pg_locks where not granted and pid in (select pid from pg_stat_activity where leader_pid = {A}) and 2 = (select count(*) from pg_locks as l join pg_stat_activity as a using (pid) where a.leader_pid = {A} and not l.granted)
+			0.8 tree: S, .A hard
+			0.8 note busy:
+			1.2 S: commit
+		},
+		waits => q{
+			A | AccessShareLock | relation gate | hard S | soft - | root S | granted | 0.9-1.2
+			W | AccessShareLock | relation gate | hard S | soft - | root S | granted | 0.9-1.2
+		},
+		ask => [ [ 'both workers are told of, as waits and in the tree',
+			q{SELECT (SELECT count(*) FROM lock_history.waits WHERE leader_pid = {A}), cardinality(members), {W} = ANY (members) FROM lock_history.blocking_tree_at({busy}) WHERE pid = {A}}, '2|2|t' ] ],
 	},
 
 	# Equal OIDs in two databases are two tables.
