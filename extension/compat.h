@@ -104,6 +104,48 @@ plh_next_proclock(LOCK *lock, PROCLOCK *after)
 #endif
 
 /*
+ * Walks over the locks of one process in one partition.  The caller holds that
+ * partition's lock.  Whether there are any may be asked without it: the answer
+ * was true a moment ago.
+ */
+#if PG_VERSION_NUM >= 160000
+static inline bool
+plh_has_own_proclocks(PGPROC *proc, int32 partition)
+{
+	dlist_node *head = &proc->myProcLocks[partition].head;
+	dlist_node *first = *(dlist_node *const volatile *) &head->next;
+
+	return first != NULL && first != head;
+}
+
+static inline PROCLOCK *
+plh_next_own_proclock(PGPROC *proc, int32 partition, PROCLOCK *after)
+{
+	dlist_node *head = &proc->myProcLocks[partition].head;
+	dlist_node *node = after ? after->procLink.next : head->next;
+
+	return node == NULL || node == head ? NULL : dlist_container(PROCLOCK, procLink, node);
+}
+#else
+static inline bool
+plh_has_own_proclocks(PGPROC *proc, int32 partition)
+{
+	SHM_QUEUE  *head = &proc->myProcLocks[partition];
+	SHM_QUEUE  *first = *(SHM_QUEUE *const volatile *) &head->next;
+
+	return first != NULL && first != head;
+}
+
+static inline PROCLOCK *
+plh_next_own_proclock(PGPROC *proc, int32 partition, PROCLOCK *after)
+{
+	SHM_QUEUE  *head = &proc->myProcLocks[partition];
+
+	return (PROCLOCK *) SHMQueueNext(head, after ? &after->procLink : head, offsetof(PROCLOCK, procLink));
+}
+#endif
+
+/*
  * The array behind pg_stat_activity is static in the server; it is reached
  * from our own entry, whose index we know.  Valid from
  * BackgroundWorkerInitializeConnection() on.

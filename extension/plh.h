@@ -170,6 +170,7 @@ extern int32_t plh_probe_locks(const PlhWait *waits, uint32_t n_waits,
 							   PlhHolder *holders, uint32_t holders_room,
 							   PlhQueued *queue, uint32_t queue_room,
 							   PlhWalk *walk);
+extern int32_t plh_probe_row(PlhRow *row);
 extern int32_t plh_probe_sessions(PlhSession *sessions, uint32_t n_sessions,
 								  char *text, uint32_t text_room, uint32_t text_each);
 extern int32_t plh_probe_conflicts(uint32_t *conflict, uint32_t room);

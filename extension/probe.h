@@ -158,6 +158,31 @@ typedef struct PlhWalk
 	uint32_t	hold_hist[PLH_HIST_BUCKETS];	/* time each partition was held */
 } PlhWalk;
 
+/* ---- the row behind a wait for a transaction ---- */
+
+typedef enum PlhRowStatus
+{
+	PLH_ROW_FOUND = 1,
+	PLH_ROW_NONE = 2,			/* the process holds no lock on a tuple */
+	PLH_ROW_GONE = 3			/* it does not wait for that lock any more */
+} PlhRowStatus;
+
+typedef struct PlhRow
+{
+	uint64_t	lock;			/* in, like the next three: the wait as in PlhWait */
+	int64_t		wait_start;
+	int32_t		slot;
+	int32_t		pid;
+	int32_t		status;			/* PlhRowStatus */
+	uint32_t	database;		/* 0 for a shared relation */
+	uint32_t	relation;
+	uint32_t	page;
+	uint32_t	tuple;
+	uint32_t	partitions_taken;
+	uint32_t	partitions_busy;
+	uint32_t	unused;
+} PlhRow;
+
 /* ---- who the participants are ---- */
 
 typedef enum PlhSessionStatus
@@ -290,6 +315,13 @@ typedef struct PlhProbes
 						  PlhQueued *queue, uint32_t queue_room,
 						  PlhWalk *walk);
 
+	/*
+	 * Finds the tuple that a waiting process has locked: whoever waits for a
+	 * row's transaction holds that lock meanwhile.  PLH_BUSY when it may be in
+	 * a partition that was not free.
+	 */
+	int32_t		(*row) (PlhRow *row);
+
 	/* Fills in the given sessions; at most text_each bytes of text for each. */
 	int32_t		(*sessions) (PlhSession *sessions, uint32_t n_sessions,
 							 char *text, uint32_t text_room, uint32_t text_each);
@@ -340,7 +372,7 @@ typedef struct PlhProbes
 #define PLH_LAYOUT \
 	(sizeof(PlhWait) + 3 * sizeof(PlhWake) + 5 * sizeof(PlhLock) + 7 * sizeof(PlhHolder) + \
 	 11 * sizeof(PlhQueued) + 13 * sizeof(PlhWalk) + 17 * sizeof(PlhSession) + \
-	 19 * sizeof(PlhStatus) + 23 * sizeof(PlhProbes) + 29 * sizeof(PlhRecord))
+	 19 * sizeof(PlhStatus) + 23 * sizeof(PlhProbes) + 29 * sizeof(PlhRecord) + 31 * sizeof(PlhRow))
 #define PLH_INTERFACE ((uint32_t) (PLH_INTERFACE_VERSION << 20 | (PLH_LAYOUT & 0xfffff)))
 
 /*

@@ -221,6 +221,7 @@ fill_probe_table(PlhProbes *probes)
 	plh_live_rooms(&probes->graph_room, &probes->waits_room);
 	probes->wait = plh_probe_wait;
 	probes->locks = plh_probe_locks;
+	probes->row = plh_probe_row;
 	probes->sessions = plh_probe_sessions;
 	probes->conflicts = plh_probe_conflicts;
 	probes->settings = plh_probe_settings;

@@ -202,7 +202,7 @@ func (t *Tracker) fill(e *history.Episode, w *wait) {
 	}
 	*e = history.Episode{
 		WaitID: w.waitID, Waiter: w.waiter,
-		Tag: w.tag, Mode: w.mode,
+		Tag: w.tag, Row: w.row, Mode: w.mode,
 		Start: w.start, End: w.end, Outcome: w.outcome,
 		Samples: w.samples, QueueKey: w.queueKey, InCycle: w.inCycle,
 		Edges:     append(e.Edges[:0], w.past...),

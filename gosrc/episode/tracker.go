@@ -19,11 +19,12 @@ const maxSlots = 1 << 18
 type Tracker struct {
 	config Config
 
-	procs  []*process // by slot; nil where nobody ever waited
-	live   []*wait    // everybody who waits
-	ending []*wait    // ended in the sweep at work
-	sweeps uint64
-	walks  uint64
+	procs   []*process // by slot; nil where nobody ever waited
+	live    []*wait    // everybody who waits
+	rowless []*wait    // of these, who wait for a transaction and may have a row
+	ending  []*wait    // ended in the sweep at work
+	sweeps  uint64
+	walks   uint64
 
 	// Of the walk at work.
 	matched  []*wait // by waiter of the graph; nil where the sweep knows no such wait
@@ -83,6 +84,10 @@ type wait struct {
 	keyed     bool
 	cycle     uint64 // of the latest walk
 	inCycle   bool
+
+	row      lockmgr.Tag // behind a wait for a transaction; zero = not known
+	rowAsked bool        // the answer is final
+	rowTries int
 
 	waitID    int64
 	idStart   snapshot.Micros // that waitID was made of

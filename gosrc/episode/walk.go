@@ -179,6 +179,9 @@ func (t *Tracker) match(g *waitgraph.Graph, seen *waitgraph.Waiter) *wait {
 			Type: lockmgr.Type(l.Type), Method: l.Method,
 		}
 		w.mode = seen.Mode
+		if w.tag.Type == lockmgr.TransactionID {
+			t.rowless = append(t.rowless, w)
+		}
 	}
 	w.walkPrev, w.walk = w.walk, t.walks
 	return w

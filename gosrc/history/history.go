@@ -65,6 +65,7 @@ type Episode struct {
 	WaitID    int64 // fixed once the episode has been written
 	Waiter    *snapshot.Session
 	Tag       lockmgr.Tag
+	Row       lockmgr.Tag // the tuple that a wait for a transaction is about; zero = none, or not known
 	Mode      lockmgr.Mode
 	Start     snapshot.Micros
 	End       snapshot.Micros // 0 while waiting

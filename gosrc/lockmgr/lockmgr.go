@@ -61,6 +61,9 @@ func (t Type) String() string {
 	return "lock type " + strconv.Itoa(int(t))
 }
 
+// DefaultMethod is the lock method of everything but advisory locks.
+const DefaultMethod = 1
+
 // Tag identifies a locked object, field for field as the server's LOCKTAG.
 type Tag struct {
 	Field1 uint32

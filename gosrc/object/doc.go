@@ -7,6 +7,9 @@
 //
 // Text is the readable form. Advisory keys are printed as the application
 // wrote them: the two halves of a bigint put together again, two integers in
-// parentheses, both signed. Where a name is not known the number stands in its
-// place, so the text is never empty.
+// parentheses, both signed. A transaction is told with the session that has it
+// and, where known, the row that the wait is about: its number alone says
+// nothing to anybody. What NOTIFY locks is no database, though its tag says so.
+// Where a name is not known the number stands in its place, so the text is
+// never empty.
 package object

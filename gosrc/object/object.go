@@ -48,13 +48,30 @@ func ColumnsOf(tag lockmgr.Tag, version int) Columns {
 	}
 }
 
+// WithRow adds the row that a wait for a transaction is about, as far as known.
+func (c Columns) WithRow(row lockmgr.Tag) Columns {
+	if row.Type == lockmgr.Tuple {
+		r := ColumnsOf(row, 0)
+		c.Database, c.Relation, c.Page, c.Tuple = r.Database, r.Relation, r.Page, r.Tuple
+	}
+	return c
+}
+
 // Names are what could be found out about a tag; empty is not known.
 type Names struct {
 	Relation string // schema.table of the tag's relation
 	Database string // of the tag's database
 	Object   string // the server's description of an object lock's object
 	Class    string // name of the catalog that the object is in
+	Holder   string // who has the transaction that is waited for
+	Row      string // text of the row that a wait for a transaction is about
 }
+
+// Catalogs with an object that is locked under a meaning of its own.
+const (
+	SubscriptionClass = 6100 // pg_subscription
+	databaseClass     = 1262 // pg_database
+)
 
 // Text describes the locked object.
 func Text(tag lockmgr.Tag, n Names) string {
@@ -70,12 +87,19 @@ func Text(tag lockmgr.Tag, n Names) string {
 	case lockmgr.Tuple:
 		return fmt.Sprintf("tuple (%d,%d) of %s", tag.Field3, tag.Field4, relation(tag, n))
 	case lockmgr.TransactionID:
-		return "transaction " + number(tag.Field1)
+		text := "transaction " + number(tag.Field1) + holder(n)
+		if n.Row != "" {
+			text += ", " + n.Row
+		}
+		return text
 	case lockmgr.VirtualXID:
-		return "virtual transaction " + virtualXID(tag)
+		return "virtual transaction " + virtualXID(tag) + holder(n)
 	case lockmgr.SpecToken:
-		return fmt.Sprintf("speculative token %d of transaction %d", tag.Field2, tag.Field1)
+		return fmt.Sprintf("speculative token %d of transaction %d", tag.Field2, tag.Field1) + holder(n)
 	case lockmgr.Object:
+		if tag.Field1 == 0 && tag.Field2 == databaseClass && tag.Field3 == 0 {
+			return notifyOrder
+		}
 		if n.Object != "" {
 			return n.Object
 		}
@@ -89,10 +113,24 @@ func Text(tag lockmgr.Tag, n Names) string {
 	case lockmgr.Advisory:
 		return advisory(tag)
 	case lockmgr.ApplyTransaction:
+		if n.Object != "" {
+			return fmt.Sprintf("remote transaction %d of %s", tag.Field3, n.Object)
+		}
 		return fmt.Sprintf("remote transaction %d of subscription %d", tag.Field3, tag.Field2)
 	default:
 		return fmt.Sprintf("%v (%d,%d,%d,%d)", tag.Type, tag.Field1, tag.Field2, tag.Field3, tag.Field4)
 	}
+}
+
+// notifyOrder is what a transaction that has notified locks at its COMMIT: not
+// a database, but its place in the queue that all databases share (async.c).
+const notifyOrder = "commit order of NOTIFY"
+
+func holder(n Names) string {
+	if n.Holder == "" {
+		return ""
+	}
+	return " (" + n.Holder + ")"
 }
 
 func relation(tag lockmgr.Tag, n Names) string {

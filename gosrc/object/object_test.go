@@ -23,6 +23,14 @@ func TestText(t *testing.T) {
 		{"page", lockmgr.Tag{Field1: 5, Field2: 16384, Field3: 5, Type: lockmgr.Page}, named, "page 5 of public.t"},
 		{"tuple", lockmgr.Tag{Field1: 5, Field2: 16384, Field4: 1, Type: lockmgr.Tuple}, named, "tuple (0,1) of public.t"},
 		{"transactionid", lockmgr.Tag{Field1: 740, Type: lockmgr.TransactionID}, named, "transaction 740"},
+		{"transactionid with its session", lockmgr.Tag{Field1: 740, Type: lockmgr.TransactionID}, Names{Holder: "pid 4711"}, "transaction 740 (pid 4711)"},
+		{"transactionid with its row", lockmgr.Tag{Field1: 740, Type: lockmgr.TransactionID}, Names{Holder: "prepared as p", Row: "tuple (0,1) of public.t"}, "transaction 740 (prepared as p), tuple (0,1) of public.t"},
+		{"virtualxid with its session", lockmgr.Tag{Field1: 3, Field2: 12, Type: lockmgr.VirtualXID}, Names{Holder: "pid 4711"}, "virtual transaction 3/12 (pid 4711)"},
+		{"spectoken with its session", lockmgr.Tag{Field1: 740, Field2: 2, Type: lockmgr.SpecToken}, Names{Holder: "pid 4711"}, "speculative token 2 of transaction 740 (pid 4711)"},
+		{"relation has no holder", lockmgr.Tag{Field1: 5, Field2: 16384, Type: lockmgr.Relation}, Names{Relation: "public.t", Holder: "pid 4711"}, "public.t"},
+		{"queue of NOTIFY", lockmgr.Tag{Field2: 1262, Type: lockmgr.Object}, Names{Class: "pg_database"}, "commit order of NOTIFY"},
+		{"a database", lockmgr.Tag{Field2: 1262, Field3: 5, Type: lockmgr.Object}, Names{Object: "database lab"}, "database lab"},
+		{"applytransaction by name", lockmgr.Tag{Field1: 5, Field2: 16400, Field3: 740, Field4: 1, Type: lockmgr.ApplyTransaction}, Names{Object: "subscription s"}, "remote transaction 740 of subscription s"},
 		{"virtualxid", lockmgr.Tag{Field1: 3, Field2: 12, Type: lockmgr.VirtualXID}, named, "virtual transaction 3/12"},
 		{"virtualxid of recovery", lockmgr.Tag{Field1: 0xFFFFFFFF, Field2: 740, Type: lockmgr.VirtualXID}, named, "virtual transaction -1/740"},
 		{"spectoken", lockmgr.Tag{Field1: 740, Field2: 2, Type: lockmgr.SpecToken}, named, "speculative token 2 of transaction 740"},
@@ -75,6 +83,17 @@ func TestColumns(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestRowOfATransaction(t *testing.T) {
+	xid := lockmgr.Tag{Field1: 740, Type: lockmgr.TransactionID}
+	row := lockmgr.Tag{Field1: 11, Field2: 22, Field3: 33, Field4: 44, Type: lockmgr.Tuple}
+	if got, want := show(ColumnsOf(xid, 150000).WithRow(row)), "database=11 relation=22 page=33 tuple=44 transactionid=740"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := show(ColumnsOf(xid, 150000).WithRow(lockmgr.Tag{})), "transactionid=740"; got != want {
+		t.Errorf("not known: got %q, want %q", got, want)
 	}
 }
 

@@ -17,6 +17,7 @@ static inline int32_t call_locks(PlhProbes *p, const PlhWait *waits, uint32_t n,
 {
 	return p->locks(waits, n, locks, locks_room, holders, holders_room, queue, queue_room, walk);
 }
+static inline int32_t call_row(PlhProbes *p, PlhRow *row) { return p->row(row); }
 static inline int32_t call_sessions(PlhProbes *p, PlhSession *s, uint32_t n, char *text, uint32_t room, uint32_t each)
 {
 	return p->sessions(s, n, text, room, each);
@@ -108,6 +109,7 @@ type Table struct {
 	c        *C.PlhProbes
 	wake     C.PlhWake
 	walk     C.PlhWalk
+	row      C.PlhRow
 	sessions []C.PlhSession
 	text     []byte
 	json     []byte
@@ -196,6 +198,26 @@ func (t *Table) Locks(waits []snapshot.Wait, insist bool, locks []snapshot.Lock,
 		walk.Holds[i] = uint32(w.hold_hist[i])
 	}
 	return t.result("locks", rc)
+}
+
+// Row implements sampler.Probes.
+func (t *Table) Row(wait snapshot.Wait, row *sampler.Row) error {
+	t.row = C.PlhRow{
+		lock: C.uint64_t(wait.Lock), wait_start: C.int64_t(wait.WaitStart),
+		slot: C.int32_t(wait.Slot), pid: C.int32_t(wait.Pid),
+	}
+	err := t.result("row", C.call_row(t.c, &t.row))
+	r := &t.row
+	*row = sampler.Row{
+		Status:          sampler.RowStatus(r.status),
+		PartitionsTaken: int64(r.partitions_taken),
+		PartitionsBusy:  int64(r.partitions_busy),
+	}
+	if row.Status == sampler.RowFound {
+		row.Tuple = lockmgr.Tag{Type: lockmgr.Tuple, Method: lockmgr.DefaultMethod,
+			Field1: uint32(r.database), Field2: uint32(r.relation), Field3: uint32(r.page), Field4: uint16(r.tuple)}
+	}
+	return err
 }
 
 // Sessions implements sampler.Probes. It returns details in the order of refs,

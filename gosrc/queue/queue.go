@@ -219,7 +219,7 @@ func size(b *history.Batch) int64 {
 			return
 		}
 		seen[s] = struct{}{}
-		total += int64(unsafe.Sizeof(*s)) + int64(len(s.Query)+len(s.ApplicationName)+len(s.BackendType)+len(s.ClientAddr))
+		total += int64(unsafe.Sizeof(*s)) + int64(len(s.Query)+len(s.ApplicationName)+len(s.BackendType)+len(s.ClientAddr)+4*len(s.Members))
 	}
 	for _, list := range [][]history.Episode{b.Closed, b.Open} {
 		for i := range list {

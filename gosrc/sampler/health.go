@@ -90,3 +90,8 @@ func (m *healthMeter) walk(w *Walk) {
 	m.current.PartitionsBusy += w.PartitionsBusy
 	m.holds.Merge(&w.Holds)
 }
+
+func (m *healthMeter) row(r *Row) {
+	m.current.PartitionsTaken += r.PartitionsTaken
+	m.current.PartitionsBusy += r.PartitionsBusy
+}

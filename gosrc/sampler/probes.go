@@ -6,6 +6,7 @@ import (
 
 	"pg_lock_history/gosrc/episode"
 	"pg_lock_history/gosrc/live"
+	"pg_lock_history/gosrc/lockmgr"
 	"pg_lock_history/gosrc/report"
 	"pg_lock_history/gosrc/snapshot"
 )
@@ -91,6 +92,24 @@ type RawSession struct {
 	Text            []byte
 }
 
+// RowStatus says what was found of the row behind a wait for a transaction.
+type RowStatus int32
+
+// The values are those of PlhRowStatus in probe.h.
+const (
+	RowFound RowStatus = 1
+	RowNone  RowStatus = 2 // the wait is for no row: a duplicate key, say
+	RowGone  RowStatus = 3 // the wait is over
+)
+
+// Row is the answer of Probes.Row.
+type Row struct {
+	Status          RowStatus
+	Tuple           lockmgr.Tag // when found
+	PartitionsTaken int64
+	PartitionsBusy  int64
+}
+
 // Status is what sessions see of the worker in status().
 type Status struct {
 	Node           string // name of this server in the history
@@ -122,6 +141,9 @@ type Probes interface {
 	// Locks copies the locks that waits are about; ErrBusy when a partition
 	// was not free and insist is off.
 	Locks(waits []snapshot.Wait, insist bool, locks []snapshot.Lock, holders []snapshot.Holder, queue []snapshot.Queued, walk *Walk) error
+	// Row finds the tuple that a waiting process has locked; ErrBusy when a
+	// partition was not free. row is filled in any case.
+	Row(wait snapshot.Wait, row *Row) error
 	// Sessions reads the given sessions and calls each for every one of them.
 	Sessions(refs []Ref, textEach int, each func(i int, s *RawSession)) error
 	Settings() ([]byte, error)

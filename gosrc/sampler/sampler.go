@@ -126,6 +126,9 @@ type Sampler struct {
 
 	nextFlush Monotonic
 	nextWalk  Monotonic
+	nextRow   Monotonic       // when a wait will be old enough for its row to be looked for, 0 = none
+	rows      rowMeter        // what that may still cost
+	rowless   []snapshot.Wait // for the tracker to fill
 	nextTurn  Monotonic
 	walkOwed  bool // the waiters changed since the last walk
 	busy      int  // walks in a row that found a partition busy
@@ -271,6 +274,9 @@ func (s *Sampler) deadline() Monotonic {
 	if s.live.owes() && s.live.next < d {
 		d = s.live.next
 	}
+	if s.period() > 0 && len(s.known) > 0 && s.nextRow != 0 && s.nextRow < d {
+		d = s.nextRow
+	}
 	return d
 }
 
@@ -342,6 +348,7 @@ func (s *Sampler) sweep(found []snapshot.Wait) {
 	if s.walkOwed || w.NowNs >= s.nextWalk || w.Reasons&(WokeFlush|WokeStop) != 0 {
 		s.walkLocks()
 	}
+	s.readRows()
 }
 
 // walkLocks copies the awaited locks and lets the analysis look at them.
@@ -380,6 +387,7 @@ func (s *Sampler) walkLocks() {
 	}
 	g := s.builder.Build(&s.graph)
 	s.readSessions(g)
+	s.cache.setMembers(g.Groups)
 	s.tracker.Walk(g, s.cache.lookup)
 	s.wantNames(g)
 	s.live.make(g, s)

@@ -41,6 +41,8 @@ type server struct {
 	insisted int
 	wakes    int
 	asked    []Ref
+	row      func(snapshot.Wait, *Row) error // nil: nobody holds a tuple
+	rowsAt   []time.Duration                 // when it was asked
 	logged   []Message
 	shown    []Status
 	answered uint64
@@ -160,6 +162,15 @@ func (s *server) Sessions(refs []Ref, textEach int, each func(int, *RawSession))
 			BackendStart: start.Add(-time.Hour), Text: []byte(fmt.Sprintf("statement of %d, at most %d bytes", r.Pid, textEach))})
 	}
 	return nil
+}
+
+func (s *server) Row(wait snapshot.Wait, row *Row) error {
+	s.rowsAt = append(s.rowsAt, s.now)
+	if s.row == nil {
+		*row = Row{Status: RowNone, PartitionsTaken: 1}
+		return nil
+	}
+	return s.row(wait, row)
 }
 
 func (s *server) Settings() ([]byte, error) { return []byte(s.settings), nil }

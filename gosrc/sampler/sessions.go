@@ -1,6 +1,12 @@
 package sampler
 
-import "pg_lock_history/gosrc/snapshot"
+import (
+	"slices"
+
+	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/snapshot"
+	"pg_lock_history/gosrc/waitgraph"
+)
 
 // sessionCache keeps the last details read of each participant, so that an
 // unchanged session costs no memory and shares one value between all facts
@@ -27,8 +33,14 @@ func (c *sessionCache) update(raw *RawSession, at snapshot.Micros) {
 	if raw.Status != snapshot.SessionFound {
 		return
 	}
-	if old := c.lookup(raw.Slot, raw.Pid); old != nil && same(old, raw) {
-		return
+	var members []int32
+	if old := c.lookup(raw.Slot, raw.Pid); old != nil {
+		if same(old, raw) {
+			return
+		}
+		if old.QueryStart == raw.QueryStart {
+			members = old.Members
+		}
 	}
 	c.bySlot[raw.Slot] = &snapshot.Session{
 		Slot:            raw.Slot,
@@ -49,6 +61,7 @@ func (c *sessionCache) update(raw *RawSession, at snapshot.Micros) {
 		ApplicationName: string(raw.ApplicationName),
 		ClientAddr:      string(raw.ClientAddr),
 		Query:           string(raw.Text),
+		Members:         members,
 	}
 }
 
@@ -62,6 +75,33 @@ func same(s *snapshot.Session, raw *RawSession) bool {
 		s.ApplicationName == string(raw.ApplicationName) &&
 		s.BackendType == string(raw.BackendType) &&
 		s.ClientAddr == string(raw.ClientAddr) && s.Query == string(raw.Text)
+}
+
+// setMembers adds the other processes of their lock groups that the walk saw.
+// While a statement lasts they only become more: workers end one after the other.
+func (c *sessionCache) setMembers(groups []waitgraph.Group) {
+	for i := range groups {
+		g := &groups[i]
+		if len(g.Members) == 0 {
+			continue
+		}
+		s := c.lookup(g.Slot, g.Pid)
+		if s == nil {
+			continue
+		}
+		members := s.Members
+		for _, pid := range g.Members {
+			at, found := slices.BinarySearch(members, pid)
+			if !found && len(members) < history.MaxListed {
+				members = slices.Insert(slices.Clone(members), at, pid) // s is shared
+			}
+		}
+		if len(members) != len(s.Members) {
+			with := *s
+			with.Members = members
+			c.bySlot[g.Slot] = &with
+		}
+	}
 }
 
 func (c *sessionCache) clear() { clear(c.bySlot) }

@@ -182,7 +182,8 @@ type Session struct {
 	BackendType     string
 	ApplicationName string // bytes as the server had them
 	ClientAddr      string
-	Query           string // bytes as the server had them
+	Query           string  // bytes as the server had them
+	Members         []int32 // of its lock group beside itself that were seen to hold or wait during this statement; ascending
 }
 
 // Type returns the kind of process, as pg_stat_activity has it.

@@ -770,7 +770,7 @@ func TestLiveNames(t *testing.T) {
 		{"shared catalog", lockmgr.Tag{Field2: 1260, Type: lockmgr.Relation}, "pg_catalog.pg_authid"},
 		{"schema", lockmgr.Tag{Field1: here, Field2: 2615, Field3: schema, Type: lockmgr.Object}, "schema s9"},
 		{"role", lockmgr.Tag{Field2: 1260, Field3: 10, Type: lockmgr.Object}, "role " + l.cfg.Server.BootstrapRole},
-		{"no such object", lockmgr.Tag{Field2: 1262, Type: lockmgr.Object}, "pg_database 0"},
+		{"no such object", lockmgr.Tag{Field2: 2396, Type: lockmgr.Object}, "pg_shdescription 0"},
 		{"no such relation", lockmgr.Tag{Field1: here, Field2: 4_000_000_000, Type: lockmgr.Relation}, "relation 4000000000"},
 		{"no such database", lockmgr.Tag{Field1: 4_000_000_000, Field2: 5, Type: lockmgr.Relation}, "relation 5"},
 	}

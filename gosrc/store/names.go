@@ -74,6 +74,12 @@ type nameKey struct {
 func databaseKey(oid uint32) nameKey { return nameKey{kind: databaseName, a: oid} }
 func roleKey(oid uint32) nameKey     { return nameKey{kind: roleName, a: oid} }
 func gidKey(xid uint32) nameKey      { return nameKey{kind: gidName, a: xid} }
+
+// subscriptionKey: a subscription is an object of a shared catalog.
+func subscriptionKey(oid uint32) nameKey {
+	return nameKey{kind: objectName, a: object.SubscriptionClass, b: oid}
+}
+
 func preparedKey(xid uint32) nameKey { return nameKey{kind: preparedTime, a: xid} }
 
 // tagKeys appends the names that the text of a tag needs.
@@ -88,6 +94,9 @@ func tagKeys(keys []nameKey, t lockmgr.Tag) []nameKey {
 		keys = append(keys,
 			nameKey{kind: className, a: t.Field2},
 			nameKey{kind: objectName, database: t.Field1, a: t.Field2, b: t.Field3})
+	}
+	if t.Type == lockmgr.ApplyTransaction {
+		keys = append(keys, subscriptionKey(t.Field2))
 	}
 	return keys
 }
@@ -128,6 +137,9 @@ func wantedNames(h *hand) []nameKey {
 			for j := range episodes {
 				e := &episodes[j]
 				some = sessionKeys(tagKeys(some, e.Tag), e.Waiter)
+				if e.Row != (lockmgr.Tag{}) {
+					some = tagKeys(some, e.Row)
+				}
 				for k := range e.Edges {
 					some = sessionKeys(some, e.Edges[k].Blocker)
 				}
@@ -149,6 +161,11 @@ type name struct {
 	key     nameKey
 	text    string
 	askedAt time.Time // zero: never
+	seenAt  time.Time // when the catalog last said so
+
+	// The name before that, and when it was last seen; "" when there was none.
+	before   string
+	beforeAt time.Time
 }
 
 // Names looks names up on a goroutine and connections of its own, so that
@@ -244,7 +261,11 @@ func (n *Names) resolve(ctx context.Context, keys []nameKey, wait time.Duration,
 }
 
 // get returns the name, "" when it is not known.
-func (n *Names) get(k nameKey) string {
+func (n *Names) get(k nameKey) string { return n.getAt(k, 0) }
+
+// getAt returns the name that was still seen after since began: whoever waits
+// for a table while it is renamed has asked for it by the older one.
+func (n *Names) getAt(k nameKey, since snapshot.Micros) string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	e, ok := n.known[k]
@@ -252,7 +273,11 @@ func (n *Names) get(k nameKey) string {
 		return ""
 	}
 	n.recent.MoveToFront(e)
-	return e.Value.(*name).text
+	nm := e.Value.(*name)
+	if since != 0 && nm.before != "" && !nm.beforeAt.Before(since.Time()) {
+		return nm.before
+	}
+	return nm.text
 }
 
 // preparedAt returns when a transaction was prepared, 0 when not known.
@@ -265,14 +290,20 @@ func (n *Names) preparedAt(xid uint32) snapshot.Micros {
 }
 
 // ofTag returns what is known about a tag.
-func (n *Names) ofTag(t lockmgr.Tag) object.Names {
-	names := object.Names{Database: n.get(databaseKey(t.Database()))}
+func (n *Names) ofTag(t lockmgr.Tag) object.Names { return n.ofTagAt(t, 0) }
+
+// ofTagAt is ofTag with the names that were still seen after since.
+func (n *Names) ofTagAt(t lockmgr.Tag, since snapshot.Micros) object.Names {
+	names := object.Names{Database: n.getAt(databaseKey(t.Database()), since)}
 	if rel := t.RelationOID(); rel != 0 {
-		names.Relation = n.get(nameKey{kind: relationName, database: t.Database(), a: rel})
+		names.Relation = n.getAt(nameKey{kind: relationName, database: t.Database(), a: rel}, since)
 	}
-	if t.Type == lockmgr.Object {
-		names.Class = n.get(nameKey{kind: className, a: t.Field2})
-		names.Object = n.get(nameKey{kind: objectName, database: t.Field1, a: t.Field2, b: t.Field3})
+	switch t.Type {
+	case lockmgr.Object:
+		names.Class = n.getAt(nameKey{kind: className, a: t.Field2}, since)
+		names.Object = n.getAt(nameKey{kind: objectName, database: t.Field1, a: t.Field2, b: t.Field3}, since)
+	case lockmgr.ApplyTransaction:
+		names.Object = n.getAt(subscriptionKey(t.Field2), since)
 	}
 	return names
 }
@@ -291,7 +322,10 @@ func (n *Names) store(keys []nameKey, found map[nameKey]string) {
 		nm := e.Value.(*name)
 		nm.askedAt = now
 		if text, ok := found[k]; ok {
-			nm.text = text
+			if text != nm.text {
+				nm.before, nm.beforeAt = nm.text, nm.seenAt
+			}
+			nm.text, nm.seenAt = text, now
 		}
 	}
 	for n.recent.Len() > maxNames {

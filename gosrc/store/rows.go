@@ -25,7 +25,7 @@ func columnsOf(leaf string) []string {
 	case "actor":
 		return []string{"seg", "node_id", "actor_id", "proc_key", "seen_at", "pid", "leader_pid", "gid", "backend_start",
 			"backend_type", "datid", "datname", "usesysid", "usename", "application_name", "client_addr", "state",
-			"state_change", "xact_start", "query_start", "query_id", "query"}
+			"state_change", "xact_start", "query_start", "query_id", "query", "members"}
 	case "episode", "open":
 		return []string{"seg", "node_id", "run", "wait_id", "proc_key", "actor_id", "written_at", "wait_start",
 			"wait_end", "granted", "outcome", "samples", "locktype", "mode", "mode_number", "object", "database", "datname",
@@ -142,7 +142,11 @@ func (r *rowSet) episode(leaf string, e *history.Episode, writtenAt snapshot.Mic
 	if waiter == nil {
 		waiter = new(snapshot.Session)
 	}
-	col := object.ColumnsOf(e.Tag, r.cfg.Server.VersionNum)
+	col := object.ColumnsOf(e.Tag, r.cfg.Server.VersionNum).WithRow(e.Row)
+	database := e.Tag.Database()
+	if e.Row.Type == lockmgr.Tuple {
+		database = e.Row.Database()
+	}
 	n := len(e.Edges)
 	kinds, procs, pids := make([]int16, n), make([]int64, n), make([]int32, n)
 	actors, modes := make([]int64, n), make([]int32, n)
@@ -167,10 +171,34 @@ func (r *rowSet) episode(leaf string, e *history.Episode, writtenAt snapshot.Mic
 	}
 	r.add(leaf, nil, r.nodeID, r.run, e.WaitID, procKey(waiter), r.actor(waiter), writtenAt.Time(), e.Start.Time(),
 		when(e.End), granted(e.Outcome), text(e.Outcome.String()), e.Samples, e.Tag.Type.String(), e.Mode.String(),
-		int16(e.Mode), r.text(object.Text(e.Tag, r.names.ofTag(e.Tag))), col.Database,
-		r.text(r.names.get(databaseKey(e.Tag.Database()))), col.Relation, col.Page, col.Tuple, col.VirtualXID,
+		int16(e.Mode), r.text(r.object(e)), col.Database,
+		r.text(r.names.getAt(databaseKey(database), e.Start)), col.Relation, col.Page, col.Tuple, col.VirtualXID,
 		col.TransactionID, col.ClassID, col.ObjID, col.ObjSubID, lockKey(e.Tag), e.QueueKey, e.InCycle,
 		e.HardCount, e.SoftCount, softPids, kinds, procs, pids, actors, modes, from, to)
+}
+
+// object describes what e waits for, by the names it had then.
+func (r *rowSet) object(e *history.Episode) string {
+	names := r.names.ofTagAt(e.Tag, e.Start)
+	if e.Row.Type == lockmgr.Tuple {
+		names.Row = object.Text(e.Row, r.names.ofTagAt(e.Row, e.Start))
+	}
+	var first *history.Edge // who has the lock: in a transaction's case there is no other
+	for i := range e.Edges {
+		if edge := &e.Edges[i]; edge.Kind == history.Hard && edge.Blocker != nil && (first == nil || edge.From < first.From) {
+			first = edge
+		}
+	}
+	switch {
+	case first == nil:
+	case first.Blocker.Prepared == 0:
+		names.Holder = fmt.Sprintf("pid %d", first.Blocker.Pid)
+	default:
+		if gid := r.names.get(gidKey(first.Blocker.Prepared)); gid != "" {
+			names.Holder = "prepared as " + gid
+		}
+	}
+	return object.Text(e.Tag, names)
 }
 
 // actor adds a participant and returns its id.
@@ -188,6 +216,9 @@ func (r *rowSet) actor(s *snapshot.Session) int64 {
 	h.numbers(int64(s.Pid), int64(s.LeaderPid), int64(s.State), int64(s.Database), int64(s.Role), int64(s.Prepared),
 		flag(s.Wraparound), int64(s.BackendStart), int64(xactStart), int64(s.QueryStart), int64(s.StateChange), s.QueryID,
 		int64(r.cfg.QueryText), int64(r.cfg.QueryLength))
+	for _, pid := range s.Members {
+		h.numbers(int64(pid))
+	}
 	h.texts(s.BackendType, s.ApplicationName, s.ClientAddr, s.Query, gid, datname, usename)
 	id := h.sum()
 	if _, ok := r.actors[id]; ok {
@@ -197,7 +228,7 @@ func (r *rowSet) actor(s *snapshot.Session) int64 {
 		r.text(s.Type()), nonZero(s.Database), r.text(datname), nonZero(s.Role), r.text(usename),
 		r.text(querytext.Sanitize(s.ApplicationName, 256)), clientAddr(s.ClientAddr), text(s.Doing()),
 		when(s.StateChange), when(xactStart), when(s.QueryStart), nonZero(s.QueryID),
-		r.query(s)}
+		r.query(s), members(s)}
 	return id
 }
 
@@ -277,6 +308,14 @@ func granted(o history.Outcome) *bool {
 		return &g
 	}
 	return nil
+}
+
+// members is null for a process that was seen alone.
+func members(s *snapshot.Session) []int32 {
+	if len(s.Members) == 0 {
+		return nil
+	}
+	return s.Members
 }
 
 // query is what is kept of the statement.

@@ -385,6 +385,38 @@ func TestNamesKeepAndRefresh(t *testing.T) {
 	}
 }
 
+// Who waits for a table that is renamed meanwhile has asked for the old name.
+func TestNameAtTheTimeOfTheWait(t *testing.T) {
+	tag := lockmgr.Tag{Field1: 5, Field2: 16384, Type: lockmgr.Relation}
+	key := nameKey{kind: relationName, database: 5, a: 16384}
+	began := time.Now()
+	tests := []struct {
+		name   string
+		oldAt  time.Duration // when the old name was last seen, from the begin of the wait
+		newAt  time.Duration
+		since  snapshot.Micros
+		want   string
+		newOne string
+	}{
+		{"renamed during the wait", time.Second, 2 * time.Second, snapshot.FromTime(began), "old", "new"},
+		{"renamed before, noticed during the wait", -time.Hour, time.Second, snapshot.FromTime(began), "new", "new"},
+		{"asked about no wait", time.Second, 2 * time.Second, 0, "new", "new"},
+		{"not renamed", time.Second, 2 * time.Second, snapshot.FromTime(began), "old", "old"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			n := newNames(nil, report.New(func() {}))
+			n.store([]nameKey{key}, map[nameKey]string{key: "old"})
+			n.known[key].Value.(*name).seenAt = began.Add(tt.oldAt)
+			n.store([]nameKey{key}, map[nameKey]string{key: tt.newOne})
+			n.known[key].Value.(*name).seenAt = began.Add(tt.newAt)
+			if got := n.ofTagAt(tag, tt.since).Relation; got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestResolveDoesNotWaitForTheNameless(t *testing.T) {
 	n := newNames(nil, report.New(func() {}))
 	n.store([]nameKey{roleKey(10)}, nil)

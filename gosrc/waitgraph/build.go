@@ -103,6 +103,7 @@ func (b *Builder) collect(g *snapshot.Graph) {
 			h := &held[i]
 			group := b.group(h.LeaderSlot, h.LeaderPid)
 			b.holderGroup = append(b.holderGroup, group)
+			b.member(group, h.Slot, h.Pid)
 			if h.Flags&snapshot.HolderPrepared != 0 {
 				p := &b.out.Groups[group]
 				p.IsPrepared, p.Xid, p.Database, p.Role = true, h.Xid, h.Database, h.Role
@@ -112,6 +113,7 @@ func (b *Builder) collect(g *snapshot.Graph) {
 			q := &queue[i]
 			group := b.group(q.LeaderSlot, q.LeaderPid)
 			b.out.Groups[group].Waits = true
+			b.member(group, q.Slot, q.Pid)
 			b.out.Waiters = append(b.out.Waiters, Waiter{
 				Lock: lock, Position: int32(i) + 1,
 				Slot: q.Slot, Pid: q.Pid, Group: group,
@@ -119,6 +121,17 @@ func (b *Builder) collect(g *snapshot.Graph) {
 			})
 		}
 	})
+}
+
+// member notes a process of the group beside its leader.
+func (b *Builder) member(group, slot, pid int32) {
+	g := &b.out.Groups[group]
+	if slot == g.Slot || len(g.Members) >= history.MaxListed {
+		return
+	}
+	if at, found := slices.BinarySearch(g.Members, pid); !found {
+		g.Members = slices.Insert(g.Members, at, pid)
+	}
 }
 
 // group returns the number of the group with that leader.

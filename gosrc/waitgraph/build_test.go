@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -220,8 +221,35 @@ func TestPreparedIsDescribed(t *testing.T) {
 	s := new(scene).lock([]snapshot.Holder{prepared(200, 900, 8)}, []snapshot.Queued{asks(1, 8)})
 	g := NewBuilder(lockmgrtest.Conflicts()).Build(&s.g)
 	want := Group{Slot: 200, IsPrepared: true, Xid: 900, Database: 5, Role: 10}
-	if got := g.Groups[g.Waiters[0].Roots[0]]; got != want {
+	if got := g.Groups[g.Waiters[0].Roots[0]]; !reflect.DeepEqual(got, want) {
 		t.Errorf("root is %+v, want %+v", got, want)
+	}
+}
+
+func TestMembersOfAGroup(t *testing.T) {
+	s := new(scene).
+		lock([]snapshot.Holder{holds(1, 1), heldBy(holds(9, 1), 1), heldBy(holds(4, 1), 1)}, []snapshot.Queued{asks(2, 8)}).
+		lock([]snapshot.Holder{holds(2, 8), heldBy(holds(4, 1), 1)}, []snapshot.Queued{askedBy(asks(5, 1), 1)})
+	b := NewBuilder(lockmgrtest.Conflicts())
+	g := b.Build(&s.g)
+	if got := g.Groups[g.Waiters[1].Group].Members; !slices.Equal(got, []int32{1004, 1005, 1009}) {
+		t.Errorf("members %v, want each once, without the leader", got)
+	}
+	if got := g.Groups[g.Waiters[0].Group].Members; got != nil {
+		t.Errorf("members %v of a process alone", got)
+	}
+	s = new(scene).lock([]snapshot.Holder{holds(1, 1)}, []snapshot.Queued{asks(2, 8)})
+	g = b.Build(&s.g)
+	if got := g.Groups[g.Waiters[0].Hard[0].Group].Members; got != nil {
+		t.Errorf("members %v are left over from the walk before", got)
+	}
+	many := []snapshot.Holder{holds(1, 1)}
+	for n := range int32(100) {
+		many = append(many, heldBy(holds(10+n, 1), 1))
+	}
+	g = b.Build(&new(scene).lock(many, []snapshot.Queued{asks(2, 8)}).g)
+	if got := len(g.Groups[g.Waiters[0].Hard[0].Group].Members); got != history.MaxListed {
+		t.Errorf("%d members are listed, want %d", got, history.MaxListed)
 	}
 }
 

@@ -19,8 +19,9 @@ type Group struct {
 	Slot       int32
 	Pid        int32 // 0 for a prepared transaction
 	IsPrepared bool
-	Waits      bool   // a member of it stands in a queue
-	Xid        uint32 // prepared transactions only, like the two below
+	Waits      bool    // a member of it stands in a queue
+	Members    []int32 // pids beside the leader's that hold or wait in this walk, at most history.MaxListed
+	Xid        uint32  // prepared transactions only, like the two below
 	Database   uint32
 	Role       uint32
 }

@@ -80,7 +80,8 @@ CREATE TABLE lock_history.actor (
     xact_start       timestamptz,
     query_start      timestamptz,
     query_id         bigint,
-    query            text
+    query            text,
+    members          integer[]           -- other processes of its lock group that took part, leaders only
 ) PARTITION BY LIST (seg);
 
 -- A wait that has ended (in segment 8 also one that had not when it was kept:

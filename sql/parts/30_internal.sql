@@ -78,10 +78,11 @@ SELECT a.seg, a.node_id, a.actor_id, a.proc_key, a.seen_at, a.pid, a.leader_pid,
        CASE WHEN a.may_see THEN a.client_addr END AS client_addr,
        a.state, a.state_change, a.xact_start, a.query_start,
        CASE WHEN a.may_see THEN a.query_id END AS query_id,
-       CASE WHEN a.may_see THEN a.query ELSE '<insufficient privilege>' END AS query
+       CASE WHEN a.may_see THEN a.query ELSE '<insufficient privilege>' END AS query,
+       a.members
 FROM (SELECT i.seg, i.node_id, i.actor_id, i.proc_key, i.seen_at, i.pid, i.leader_pid, i.gid,
              i.backend_start, i.backend_type, i.datname, i.usename, i.application_name, i.client_addr,
-             i.state, i.state_change, i.xact_start, i.query_start, i.query_id, i.query,
+             i.state, i.state_change, i.xact_start, i.query_start, i.query_id, i.query, i.members,
              -- a sub-select: asked once a query, not once a row
              (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
              OR (i.node_id = ANY ((SELECT lock_history.own_nodes())::integer[]) AND pg_catalog.pg_has_role(i.usesysid, 'USAGE')) IS TRUE AS may_see

@@ -75,9 +75,9 @@ COMMENT ON COLUMN lock_history.waits.locktype IS 'kind of object waited for, as 
 COMMENT ON COLUMN lock_history.waits.mode IS 'lock mode asked for, as in pg_locks';
 COMMENT ON COLUMN lock_history.waits.object IS 'object waited for, readable, by the name it had then; null: not known';
 COMMENT ON COLUMN lock_history.waits.database IS 'OID of the object''s database, 0 if shared, null if it has none';
-COMMENT ON COLUMN lock_history.waits.relation IS 'OID of the relation; null: not part of one';
-COMMENT ON COLUMN lock_history.waits.page IS 'page number in the relation; null: not a page or tuple';
-COMMENT ON COLUMN lock_history.waits.tuple IS 'tuple number in the page; null: not a tuple';
+COMMENT ON COLUMN lock_history.waits.relation IS 'OID of the relation, also of the row behind a wait for a transaction; null: not part of one, or not known';
+COMMENT ON COLUMN lock_history.waits.page IS 'page number in the relation, also of the row behind a wait for a transaction; null: not a page or tuple, or not known';
+COMMENT ON COLUMN lock_history.waits.tuple IS 'tuple number in the page, also of the row behind a wait for a transaction; null: not a tuple, or not known';
 COMMENT ON COLUMN lock_history.waits.virtualxid IS 'virtual transaction waited for; null: something else';
 COMMENT ON COLUMN lock_history.waits.transactionid IS 'transaction waited for (a row lock shows as this); null: something else';
 COMMENT ON COLUMN lock_history.waits.classid IS 'OID of the catalog of the object, or high half of an advisory key; null: something else';

@@ -26,7 +26,8 @@ CREATE TYPE lock_history.blocking_tree AS (
     query            text,
     collapsed_count  integer,
     client_addr      inet,
-    wait_id          bigint
+    wait_id          bigint,
+    members          integer[]
 );
 COMMENT ON TYPE lock_history.blocking_tree IS 'One row of a blocking tree, see blocking_tree_at()';
 REVOKE ALL ON TYPE lock_history.blocking_tree FROM PUBLIC;
@@ -36,7 +37,7 @@ COMMENT ON COLUMN lock_history.blocking_tree.level IS 'depth: 0 for a root';
 COMMENT ON COLUMN lock_history.blocking_tree.path IS 'pids from the root down to this row';
 COMMENT ON COLUMN lock_history.blocking_tree.pid IS 'the process; -n: n-th prepared transaction, see gid; null: a collapsed row';
 COMMENT ON COLUMN lock_history.blocking_tree.gid IS 'name of the prepared transaction; null: a process';
-COMMENT ON COLUMN lock_history.blocking_tree.backend_start IS 'when the process started';
+COMMENT ON COLUMN lock_history.blocking_tree.backend_start IS 'when the process started; null: a leader of whom only the workers waited';
 COMMENT ON COLUMN lock_history.blocking_tree.backend_type IS 'kind of process, as in pg_stat_activity';
 COMMENT ON COLUMN lock_history.blocking_tree.blocked_by IS 'all pids it was blocked by: the hard blockers, or the nearest soft one when there was none; empty: it did not wait, or by whom is not known';
 COMMENT ON COLUMN lock_history.blocking_tree.root_pid IS 'pid at the top of this tree; of a cycle the smallest pid in it';
@@ -55,6 +56,7 @@ COMMENT ON COLUMN lock_history.blocking_tree.query IS 'its statement, or the las
 COMMENT ON COLUMN lock_history.blocking_tree.collapsed_count IS 'this row stands for so many further processes below the same blocker that block nobody; null: it stands for itself';
 COMMENT ON COLUMN lock_history.blocking_tree.client_addr IS 'address of the client; null: local socket, no client, or insufficient privilege';
 COMMENT ON COLUMN lock_history.blocking_tree.wait_id IS 'the wait, as in waits; null: it did not wait';
+COMMENT ON COLUMN lock_history.blocking_tree.members IS 'other processes of its parallel query that waited or held locks in the way; the row is about all of them; null: it stood alone';
 
 -- Waits that span the moment are found through the index on (wait_start,
 -- wait_end), in segments that were not closed before it; conditions on is_open
@@ -112,9 +114,14 @@ BEGIN
 
     RETURN QUERY
     WITH waiting AS MATERIALIZED (
-        SELECT w.node_id, w.proc_key, w.seg, w.wait_id, w.wait_start, w.locktype, w.mode, w.object,
+        -- A parallel query is one session: its waiting processes stand under one
+        -- head, the leader if it waits itself, else who has waited longest.
+        SELECT w.node_id, w.proc_key, w.seg, coalesce(p.leader_pid, p.pid) AS group_pid,
+               pg_catalog.first_value(w.proc_key) OVER (
+                   PARTITION BY w.node_id, coalesce(p.leader_pid, p.pid), CASE WHEN p.pid IS NULL THEN w.proc_key END
+                   ORDER BY p.leader_pid IS NOT NULL AND p.leader_pid <> p.pid, w.wait_start, w.proc_key) AS head, w.wait_id, w.wait_start, w.locktype, w.mode, w.object,
                w.edge_kind, w.edge_proc, w.edge_pid, w.edge_actor, w.edge_from, w.edge_to,
-               p.pid, p.leader_pid, p.backend_start, p.backend_type, p.state, p.datname, p.usename,
+               p.members, p.pid, p.leader_pid, p.backend_start, p.backend_type, p.state, p.datname, p.usename,
                p.application_name, p.client_addr, p.xact_start, p.query
         FROM pg_catalog.unnest(waits) AS w
         -- one by one, by index: in a storm the planner would read all actors of the segment
@@ -127,7 +134,7 @@ BEGIN
     ), active AS MATERIALIZED (
         -- Edges in force.  Before the first walk that saw the wait, the
         -- blockers of that walk count.
-        SELECT w.node_id, w.proc_key AS child, e.kind, e.proc, e.pid, w.seg, e.actor, e.since, e.ord,
+        SELECT w.node_id, w.head AS child, e.kind, e.proc, e.pid, w.seg, e.actor, e.since, e.ord,
                pg_catalog.min(e.kind) OVER (PARTITION BY w.node_id, w.proc_key) AS best_kind
         FROM waiting AS w
         CROSS JOIN LATERAL unnest(w.edge_kind, w.edge_proc, w.edge_pid, w.edge_actor, w.edge_from, w.edge_to)
@@ -137,17 +144,18 @@ BEGIN
           AND (e.since <= blocking_tree_at.at
                OR e.since = (SELECT pg_catalog.min(f.since) FROM pg_catalog.unnest(w.edge_from) AS f(since)))
     ), led AS MATERIALIZED (
-        SELECT w.node_id, w.leader_pid, pg_catalog.min(w.proc_key) AS proc_key
+        SELECT w.node_id, w.group_pid AS leader_pid, w.head,
+               pg_catalog.array_agg(DISTINCT w.pid ORDER BY w.pid) AS pids
         FROM waiting AS w
         WHERE w.leader_pid IS NOT NULL
-        GROUP BY w.node_id, w.leader_pid
+        GROUP BY w.node_id, w.group_pid, w.head
     ), edge AS MATERIALIZED (
         -- Hard ones, or else the nearest soft one.  A blocker is named by the
         -- leader of its lock group; when another process of the group is what
         -- waits, the chain goes on there.
         SELECT DISTINCT ON (a.node_id, a.child, a.proc)
                a.node_id, a.child, a.kind, a.proc, a.pid, a.since, a.ord,
-               coalesce(own.proc_key, led.proc_key, a.proc) AS parent
+               coalesce(own.head, led.head, a.proc) AS parent
         FROM active AS a
         LEFT JOIN led ON led.node_id = a.node_id AND led.leader_pid = a.pid
         LEFT JOIN waiting AS own ON own.node_id = a.node_id AND own.proc_key = a.proc
@@ -155,7 +163,7 @@ BEGIN
         ORDER BY a.node_id, a.child, a.proc, a.since, a.ord
     ), blocker AS MATERIALIZED (
         -- Blockers that did not wait, as last seen; prepared ones are counted.
-        SELECT b.node_id, b.proc, d.gid, d.backend_start, d.backend_type, d.state, d.datname, d.usename,
+        SELECT b.node_id, b.proc, d.members, d.gid, d.backend_start, d.backend_type, d.state, d.datname, d.usename,
                d.application_name, d.client_addr, d.xact_start, d.query,
                CASE WHEN b.pid <> 0 THEN b.pid
                     ELSE -pg_catalog.row_number() OVER (PARTITION BY b.node_id, b.pid ORDER BY b.since, b.proc)
@@ -164,7 +172,7 @@ BEGIN
               FROM edge AS e WHERE e.parent = e.proc
               GROUP BY e.node_id, e.proc) AS b
         LEFT JOIN (SELECT DISTINCT ON (p.node_id, p.proc_key)
-                          p.node_id, p.proc_key, p.gid, p.backend_start, p.backend_type, p.state, p.datname,
+                          p.node_id, p.proc_key, p.members, p.gid, p.backend_start, p.backend_type, p.state, p.datname,
                           p.usename, p.application_name, p.client_addr, p.xact_start, p.query
                    FROM (SELECT DISTINCT a.node_id, a.seg, a.actor FROM active AS a) AS s
                    JOIN lock_history.process AS p ON p.seg = s.seg AND p.actor_id = s.actor AND (p.node_id = s.node_id) IS TRUE
@@ -175,14 +183,20 @@ BEGIN
     ), member AS MATERIALIZED (
         SELECT pg_catalog.row_number() OVER (ORDER BY m.node_id, m.wait_start NULLS FIRST, m.pid, m.proc_key)::integer AS no,
                m.*
-        FROM (SELECT w.node_id, w.proc_key, w.pid, NULL::text AS gid, w.backend_start, w.backend_type, w.state,
+        FROM (SELECT w.node_id, w.proc_key, w.group_pid AS pid, NULL::text AS gid,
+                     CASE WHEN w.pid = w.group_pid THEN w.backend_start END AS backend_start,
+                     CASE WHEN w.pid = w.group_pid THEN w.backend_type END AS backend_type, w.state,
                      w.datname, w.usename, w.application_name, w.client_addr, w.xact_start, w.query,
-                     w.wait_id, w.wait_start, w.locktype, w.mode, w.object
+                     w.wait_id, w.wait_start, w.locktype, w.mode, w.object,
+                     nullif(ARRAY(SELECT u.pid FROM pg_catalog.unnest(w.members || led.pids) AS u(pid)
+                                  WHERE u.pid <> w.group_pid GROUP BY u.pid ORDER BY u.pid), '{}') AS members
               FROM waiting AS w
+              LEFT JOIN led ON led.node_id = w.node_id AND led.head = w.proc_key
+              WHERE w.proc_key = w.head
               UNION ALL
               SELECT b.node_id, b.proc, b.pid, b.gid, b.backend_start, b.backend_type, b.state,
                      b.datname, b.usename, b.application_name, b.client_addr, b.xact_start, b.query,
-                     NULL, NULL, NULL, NULL, NULL
+                     NULL, NULL, NULL, NULL, NULL, b.members
               FROM blocker AS b) AS m
     ), link AS (
         SELECT DISTINCT ON (c.no, p.no) c.no AS child, p.no AS parent, e.since, e.ord
@@ -208,7 +222,7 @@ BEGIN
            r.pid, CASE b.kind WHEN 1 THEN 'hard' WHEN 2 THEN 'soft' END, f.in_cycle,
            m.state, m.datname, m.usename, m.application_name, m.xact_start,
            m.locktype, m.mode, m.object, blocking_tree_at.at - m.wait_start, m.query, f.collapsed_count,
-           m.client_addr, m.wait_id
+           m.client_addr, m.wait_id, m.members
     FROM graph AS g
     CROSS JOIN LATERAL lock_history.forest(g.pids, g.children, g.parents, blocking_tree_at.max_siblings) AS f
     JOIN member AS r ON r.no = f.root

@@ -49,11 +49,19 @@ SELECT pid, hard_blockers, root_blockers FROM lock_history.waits WHERE wait_id I
 SELECT pid, blocker_pid, blocker_gid, blocker_backend_start, blocker_mode FROM lock_history.blocking WHERE wait_id IN (6001, 6003) ORDER BY pid, first_seen;
 SELECT * FROM pg_temp.tree(405, 'n1');
 SELECT pid, gid, sessions_blocked, blocked_time FROM lock_history.root_blockers WHERE gid IS NOT NULL ORDER BY pid DESC;
--- lock group: 702 waits for the leader 700, of whose group the worker 701 is what waits
+-- lock group: 702 waits for the leader 700, of whose group the worker 701 is what waits: shown as 700
 SELECT pg_temp.add_actor(:n, 699), pg_temp.add_actor(:n, 700, leader => 700), pg_temp.add_actor(:n, 701, leader => 700), pg_temp.add_actor(:n, 702) \g /dev/null
 SELECT pg_temp.add_wait('episode', :n, 7001, 701, 1, 500, 510, ARRAY[(1,699,256,500,NULL), (3,699,0,500,NULL)]::pg_temp.edge[], 1, lock => 8) \g /dev/null
 SELECT pg_temp.add_wait('episode', :n, 7002, 702, 8, 501, 510, ARRAY[(1,700,2,501,NULL), (3,699,0,501,NULL)]::pg_temp.edge[], 1, lock => 9) \g /dev/null
 SELECT * FROM pg_temp.tree(505, 'n1');
+-- leader and workers in one queue: one row, the leader's wait; 705 holds with two workers that hold too
+SELECT pg_temp.add_actor(:n, 705), pg_temp.add_actor(:n, 710), pg_temp.add_actor(:n, 711, leader => 710), pg_temp.add_actor(:n, 712, leader => 710) \g /dev/null
+UPDATE lock_history.actor SET members = '{706,707}' WHERE pid = 705;
+SELECT pg_temp.add_wait('episode', :n, 7011, 711, 1, 550, 560, ARRAY[(1,705,256,550,NULL), (3,705,0,550,NULL)]::pg_temp.edge[], 1, lock => 13),
+       pg_temp.add_wait('episode', :n, 7012, 712, 1, 551, 560, ARRAY[(1,705,256,551,NULL), (3,705,0,551,NULL)]::pg_temp.edge[], 2, lock => 13),
+       pg_temp.add_wait('episode', :n, 7010, 710, 1, 552, 560, ARRAY[(1,705,256,552,NULL), (3,705,0,552,NULL)]::pg_temp.edge[], 3, lock => 13) \g /dev/null
+SELECT level, pid, members, blocked_by, backend_type, wait_id, waited FROM lock_history.blocking_tree_at(pg_temp.t(551.5), 'n1');
+SELECT level, pid, members, blocked_by, backend_type, wait_id, waited FROM lock_history.blocking_tree_at(pg_temp.t(555), 'n1');
 -- two waits of one process overlap by a tick: the later one counts
 SELECT pg_temp.add_actor(:n, 801), pg_temp.add_actor(:n, 802) \g /dev/null
 SELECT pg_temp.add_wait('episode', :n, 8001, 801, 1, 600, 601.01, ARRAY[(1,802,256,600,NULL)]::pg_temp.edge[], 1, lock => 10, object => 'public.first'),

@@ -19,7 +19,7 @@ my @cases = (
 	[ 'index', 'postgres', 'CREATE TABLE public.indexed (i int); CREATE INDEX indexed_i ON public.indexed (i)',
 		'ALTER INDEX indexed_i SET (fillfactor = 60)', 'ALTER INDEX indexed_i SET (fillfactor = 50)', 'relation|ShareUpdateExclusiveLock|public.indexed_i|postgres', '' ],
 	[ 'row', 'postgres', 'CREATE TABLE public.rows AS SELECT 1 AS i', 'UPDATE rows SET i = 2', 'UPDATE rows SET i = 3',
-		qr/^transactionid\|ShareLock\|transaction \d+\|/, '' ],
+		qr{^transactionid\|ShareLock\|transaction \d+ \(pid \d+\), tuple \(0,1\) of public\.rows\|postgres$}, '' ],
 	[ 'advisory', 'postgres', '', 'SELECT pg_advisory_xact_lock(3, 4)', 'SELECT pg_advisory_xact_lock(3, 4)',
 		qr/^advisory\|ExclusiveLock\|.*3.*4/, '' ],
 );

@@ -1,0 +1,40 @@
+package sampler
+
+import (
+	"slices"
+	"testing"
+
+	"pg_lock_history/gosrc/snapshot"
+	"pg_lock_history/gosrc/waitgraph"
+)
+
+// Sessions are shared with facts that were handed out: what is added later
+// must make another one.
+func TestMembersOfASession(t *testing.T) {
+	c := newSessionCache()
+	read := func(state snapshot.State, statement snapshot.Micros) *snapshot.Session {
+		c.update(&RawSession{Status: snapshot.SessionFound, Slot: 1, Pid: 101, State: state, QueryStart: statement}, start)
+		return c.lookup(1, 101)
+	}
+	group := func(members ...int32) *snapshot.Session {
+		c.setMembers([]waitgraph.Group{{Slot: 1, Pid: 101, Members: members}, {Slot: 2, Pid: 102, Members: members}})
+		return c.lookup(1, 101)
+	}
+	alone := read(snapshot.StateActive, 1)
+	with := group(103, 104)
+	if alone.Members != nil || !slices.Equal(with.Members, []int32{103, 104}) {
+		t.Fatalf("members %v before, %v after", alone.Members, with.Members)
+	}
+	if group(103, 104) != with || group(104) != with || group() != with || read(snapshot.StateActive, 1) != with {
+		t.Error("another session for the same members")
+	}
+	if more := group(102); !slices.Equal(more.Members, []int32{102, 103, 104}) || len(with.Members) != 2 {
+		t.Errorf("members %v after one has come, %v before", more.Members, with.Members)
+	}
+	if next := read(snapshot.StateIdleInTransaction, 1); len(next.Members) != 3 {
+		t.Errorf("members %v in another state", next.Members)
+	}
+	if next := read(snapshot.StateActive, 2); next.Members != nil {
+		t.Errorf("the next statement has members %v", next.Members)
+	}
+}

@@ -1,0 +1,129 @@
+# Many at once: a thousand waiters on one lock, a row that is fought over, and a
+# sampler that is away for a while. Counts are compared with what must be.
+use strict;
+use warnings FATAL => 'all';
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use LockHistory::Cases;
+use LockHistory::Wire;
+use IO::Select;
+use List::Util qw(sum0);
+use Test::More;
+use Time::HiRes qw(time);
+
+my $N = 1000;
+my $node = LockHistory::Cases::cluster('storms', settings => "max_connections = 1100\npg_lock_history.max_rows_per_second = 10000");
+my $hears = LockHistory::Cases::hears_of_failures($node);
+my $user = $node->safe_psql('postgres', 'SELECT current_user');
+$node->safe_psql('postgres', 'CREATE TABLE hot (id int PRIMARY KEY, v int); INSERT INTO hot VALUES (1, 0), (2, 0)');
+
+sub session { return LockHistory::Wire->new($node, user => $user, database => 'postgres', application_name => $_[0]); }
+
+# Reads from all until each has its answer.
+sub settle
+{
+	my @sessions = @_;
+	my %of = map { fileno $_->socket => $_ } grep { !$_->closed } @sessions;
+	my $select = IO::Select->new(map { $_->socket } values %of);
+	my $give_up = time + 120;
+	while (grep { !$_->done } @sessions)
+	{
+		die 'no answer' if time > $give_up;
+		$of{ fileno $_ }->read for $select->can_read(0.1);
+	}
+	return;
+}
+
+my $a = session('storm A');
+settle($a);
+my @crowd;
+while (@crowd < $N)
+{
+	push @crowd, map { session('storm crowd') } 1 .. 50;
+	settle(@crowd);
+}
+
+# ---- a thousand on one lock ----
+
+# part(name, what A takes, what the crowd asks for, condition on their waits)
+sub part
+{
+	my ($name, $take, $ask, $which, $want) = @_;
+	my $since = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
+	$a->send('begin', $take);
+	settle($a);
+	$crowd[0]->send($ask);    # the first one, so that who holds the row is known
+	LockHistory::wait_until_waiting($node, $crowd[0]);
+	$_->send($ask) for @crowd[ 1 .. $#crowd ];
+	$node->poll_query_until('postgres', "SELECT count(*) = $N FROM pg_locks WHERE NOT granted AND waitstart IS NOT NULL") or die "$name: they never waited";
+	my $pid = $a->pid;
+
+	LockHistory::flush($node);
+	is($node->safe_psql('postgres', qq{SELECT locktype, count(*), sum(hard_blocker_count), sum(soft_blocker_count), bool_and(root_blockers = ARRAY[$pid])
+		FROM lock_history.waits WHERE wait_end IS NULL GROUP BY locktype ORDER BY locktype DESC}), $want, "$name: waiters, edges, and one root");
+	is($node->safe_psql('postgres', qq{SELECT count(*) FILTER (WHERE level = 0), sum(coalesce(collapsed_count, 1)), count(*) < 60
+		FROM lock_history.blocking_tree_at(clock_timestamp())}), '1|' . ($N + 1) . '|t', "$name: one tree, with all of them, that can be read");
+
+	$a->send('commit');
+	settle($a, @crowd);
+	LockHistory::flush($node);
+	my $granted = $hears ? "outcome = 'granted'" : "outcome IN ('granted', 'unknown')";    # some wait again at once
+	is($node->safe_psql('postgres', qq{SELECT count(*), count(*) FILTER (WHERE $granted), count(*) FILTER (WHERE wait_end IS NULL)
+		FROM lock_history.waits WHERE wait_start >= '$since' AND $which}), "$N|$N|0", "$name: all were granted");
+	return;
+}
+
+part('table', 'lock table hot', 'select count(*) from hot where id = 2', 'true', "relation|$N|$N|0|t");
+part('advisory lock', 'select pg_advisory_xact_lock(4711)', 'select pg_advisory_xact_lock(4711)', 'true',
+	"advisory|$N|$N|" . $N * ($N - 1) / 2 . '|t');
+part('row', 'update hot set v = 0 where id = 1', 'update hot set v = v + 1 where id = 1',
+	"wait_id IN (SELECT DISTINCT ON (pid) wait_id FROM lock_history.waits WHERE wait_start >= (SELECT max(wait_start) FROM lock_history.waits WHERE locktype = 'advisory') AND locktype <> 'advisory' ORDER BY pid, wait_start)",
+	"tuple|" . ($N - 1) . '|' . ($N - 1) . '|' . ($N - 1) * ($N - 2) / 2 . "|t\ntransactionid|1|1|0|t");
+
+note($node->safe_psql('postgres', q{SELECT 'ticks late ' || sum(ticks_late) || ', missed ' || sum(ticks_missed) || ', longest tick ' || max(probe_us_max) || ' us, partition held ' || max(hold_us_max) || ' us' FROM lock_history.health}));
+$_->quit for splice @crowd, 16;
+
+# ---- the row that all want, again and again ----
+
+my $began = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
+$_->send('do $$ begin for i in 1 .. 500 loop update hot set v = v + 1 where id = 1; commit; end loop; end $$') for @crowd;
+settle(@crowd);
+LockHistory::flush($node);
+cmp_ok($node->safe_psql('postgres', "SELECT count(*) FROM lock_history.waits WHERE wait_start > '$began'"), '>', 20, 'a row that is fought over: there are waits to look at');
+is($node->safe_psql('postgres', qq{SELECT count(*) FROM (SELECT wait_start, wait_end, backend_start, lag(wait_end) OVER (PARTITION BY pid ORDER BY wait_start, wait_end) AS before
+	FROM lock_history.waits WHERE backend_start > '$began'::timestamptz - interval '10 min') AS w
+	WHERE wait_start < backend_start OR wait_end < wait_start OR wait_start < before}), '0',
+	'no wait begins before its process, ends before it begins, or begins before the one before has ended');
+$_->quit for @crowd, $a;
+
+# ---- nobody looks for three seconds ----
+
+my $worker = LockHistory::worker_pid($node);
+LockHistory::Cases::run($node,
+	{
+		name => 'sampler-gap',
+		setup => 'create table orders (id int)',
+		blind => 1,
+		do => { stop => sub { kill STOP => $worker or die "stop: $!" }, go => sub { kill CONT => $worker or die "go on: $!" } },
+		steps => q{
+			0.0 A: begin; lock table orders
+			0.5 B: select count(*) from orders                       -- waits
+			1.0 C: select count(*) from orders                       -- waits
+			2.0 do stop:
+			2.5 S: select pg_cancel_backend({C})
+			3.0 D: select count(*) from orders                       -- waits
+			4.0 S: select pg_cancel_backend({D})
+			5.0 do go:
+			6.0 A: commit
+		},
+		waits => q{
+			B | AccessShareLock | relation orders | hard A | soft - | root A | granted     | 5.4-5.6
+			C | AccessShareLock | relation orders | hard A | soft - | root A | not granted | 0.9-4.2
+		},
+		ask => [ [ 'the time is marked', q{SELECT reason, count(*) FROM lock_history.gaps WHERE ended - began BETWEEN '2.8 s' AND '4 s' AND reason = 'late' GROUP BY reason}, 'late|1' ] ],
+	},
+);
+is(LockHistory::worker_pid($node), $worker, 'the same worker went on');
+
+$node->stop;
+done_testing();
