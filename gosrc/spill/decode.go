@@ -194,10 +194,10 @@ func list[T any](d *decoder, least int, read func(*T)) []T {
 // flag or time, eight for each hash.
 const (
 	leastText    = 1
-	leastSession = 18
+	leastSession = 19
 	leastRun     = 2
 	leastBatch   = 10
-	leastEpisode = 8 + 18
+	leastEpisode = 8 + 24
 	leastEdge    = 5
 	leastShort   = 8 + 12
 	leastGap     = 5
@@ -231,6 +231,7 @@ func (d *decoder) readSession() *snapshot.Session {
 	for _, text := range []*string{&s.BackendType, &s.ApplicationName, &s.ClientAddr, &s.Query} {
 		*text = d.text()
 	}
+	s.Members = list(d, 1, func(pid *int32) { *pid = d.int32() })
 	return s
 }
 
@@ -257,9 +258,7 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 func (d *decoder) episode(e *history.Episode, base snapshot.Micros) {
 	e.WaitID = int64(d.uint64())
 	e.Waiter = d.session()
-	e.Tag.Field1, e.Tag.Field2, e.Tag.Field3 = d.uint32(), d.uint32(), d.uint32()
-	e.Tag.Field4 = uint16(d.uint32())
-	e.Tag.Type, e.Tag.Method = lockmgr.Type(d.uint32()), uint8(d.uint32())
+	e.Tag, e.Row = d.tag(), d.tag()
 	e.Mode = lockmgr.Mode(d.int32())
 	e.Start, e.End = d.time(base), d.time(base)
 	e.Outcome = history.Outcome(d.int32())
@@ -270,6 +269,11 @@ func (d *decoder) episode(e *history.Episode, base snapshot.Micros) {
 		g.From, g.To, g.Blocker = d.time(base), d.time(base), d.session()
 	})
 	e.SoftPids = list(d, 1, func(pid *int32) { *pid = d.int32() })
+}
+
+func (d *decoder) tag() lockmgr.Tag {
+	return lockmgr.Tag{Field1: d.uint32(), Field2: d.uint32(), Field3: d.uint32(), Field4: uint16(d.uint32()),
+		Type: lockmgr.Type(d.uint32()), Method: uint8(d.uint32())}
 }
 
 func (d *decoder) short(s *history.ShortWait, base snapshot.Micros) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/lockmgr"
 	"pg_lock_history/gosrc/snapshot"
 )
 
@@ -193,6 +194,10 @@ func (e *encoder) addSession(s *snapshot.Session) {
 	for _, text := range []string{s.BackendType, s.ApplicationName, s.ClientAddr, query} {
 		b = binary.AppendUvarint(b, e.textID(text))
 	}
+	b = binary.AppendUvarint(b, uint64(len(s.Members)))
+	for _, pid := range s.Members {
+		b = binary.AppendVarint(b, int64(pid))
+	}
 	e.sessions = b
 }
 
@@ -237,12 +242,8 @@ func (e *encoder) batch(b *history.Batch, from snapshot.Micros) {
 func (e *encoder) episode(p *history.Episode, base snapshot.Micros) {
 	e.batches = binary.BigEndian.AppendUint64(e.batches, uint64(p.WaitID)) // a hash
 	e.session(p.Waiter)
-	e.uint(uint64(p.Tag.Field1))
-	e.uint(uint64(p.Tag.Field2))
-	e.uint(uint64(p.Tag.Field3))
-	e.uint(uint64(p.Tag.Field4))
-	e.uint(uint64(p.Tag.Type))
-	e.uint(uint64(p.Tag.Method))
+	e.tag(p.Tag)
+	e.tag(p.Row)
 	e.int(int64(p.Mode))
 	e.time(p.Start, base)
 	e.time(p.End, base)
@@ -264,6 +265,12 @@ func (e *encoder) episode(p *history.Episode, base snapshot.Micros) {
 	e.uint(uint64(len(p.SoftPids)))
 	for _, pid := range p.SoftPids {
 		e.int(int64(pid))
+	}
+}
+
+func (e *encoder) tag(t lockmgr.Tag) {
+	for _, n := range [...]uint32{t.Field1, t.Field2, t.Field3, uint32(t.Field4), uint32(t.Type), uint32(t.Method)} {
+		e.uint(uint64(n))
 	}
 }
 
