@@ -119,14 +119,15 @@ BEGIN
         SELECT w.node_id, w.proc_key, w.seg, coalesce(p.leader_pid, p.pid) AS group_pid,
                pg_catalog.first_value(w.proc_key) OVER (
                    PARTITION BY w.node_id, coalesce(p.leader_pid, p.pid), CASE WHEN p.pid IS NULL THEN w.proc_key END
-                   ORDER BY p.leader_pid IS NOT NULL AND p.leader_pid <> p.pid, w.wait_start, w.proc_key) AS head, w.wait_id, w.wait_start, w.locktype, w.mode, w.object,
+                   ORDER BY p.leader_pid IS NOT NULL AND p.leader_pid <> p.pid, w.wait_start, w.proc_key) AS head,
+               w.wait_id, w.wait_start, w.locktype, w.mode, w.object,
                w.edge_kind, w.edge_proc, w.edge_pid, w.edge_actor, w.edge_from, w.edge_to,
                p.members, p.pid, p.leader_pid, p.backend_start, p.backend_type, p.state, p.datname, p.usename,
                p.application_name, p.client_addr, p.xact_start, p.query
         FROM pg_catalog.unnest(waits) AS w
         -- one by one, by index: in a storm the planner would read all actors of the segment
         LEFT JOIN LATERAL (SELECT a.pid, a.leader_pid, a.backend_start, a.backend_type, a.state, a.datname, a.usename,
-                                  a.application_name, a.client_addr, a.xact_start, a.query
+                                  a.application_name, a.client_addr, a.xact_start, a.query, a.members
                            FROM lock_history.process AS a
                            WHERE a.seg = w.seg AND a.actor_id = w.actor_id AND a.node_id = w.node_id
                              AND a.seg = ANY (segments)

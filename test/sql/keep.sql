@@ -6,10 +6,11 @@
 SELECT pg_temp.add_node('here', true) AS n, pg_temp.add_node('other') AS o \gset
 INSERT INTO lock_history.run (node_id, run, started_at, heartbeat, batch, flush_period) VALUES
     (:n, 1, pg_temp.t(-100), now(), 1, '1 h'), (:o, 1, pg_temp.t(-100), now(), 1, '1 h');
--- 101 blocks 102, 103 stands behind; 104 comes later and still waits; 105 waited long before
+-- 101, with a worker beside it, blocks 102, 103 stands behind; 104 comes later and still waits; 105 waited long before
 SELECT pg_temp.add_actor(:n, 101, 'idle in transaction', 'SELECT count(*) FROM t'), pg_temp.add_actor(:n, k),
        pg_temp.add_actor(:n, k, seg => 1::smallint), pg_temp.add_actor(:o, k)
 FROM generate_series(102, 105) AS k \g /dev/null
+UPDATE lock_history.actor SET members = '{106}' WHERE pid = 101;
 SELECT pg_temp.add_wait('episode', :n, 2, 102, 8, 10, 20, ARRAY[(1,101,2,10,NULL), (3,101,0,10,NULL)]::pg_temp.edge[], 1),
        pg_temp.add_wait('episode', :n, 3, 103, 1, 12, 21, ARRAY[(2,102,256,12,NULL), (3,101,0,12,NULL)]::pg_temp.edge[], 2, soft => '{102}'),
        pg_temp.add_wait('episode', :n, 5, 105, 8, -300, -290, ARRAY[(1,101,2,-300,NULL), (3,101,0,-300,NULL)]::pg_temp.edge[], 1),
@@ -54,7 +55,7 @@ SELECT count(*) AS short_waits, sum(waits) FROM lock_history.short_waits;
 SELECT began, ended, reason FROM lock_history.gaps;
 SELECT minute, ticks_due FROM lock_history.health;
 -- a time of day is one of the incident; another moment it does not tell about
-SELECT level, pid FROM lock_history.blocking_tree_at('14:30:15');
+SELECT level, pid, members FROM lock_history.blocking_tree_at('14:30:15');
 SELECT level, pid FROM lock_history.blocking_tree_at('14:30:15', 'here');
 SELECT level, pid FROM lock_history.blocking_tree_at('14:30:15', 'other');
 SELECT level, pid FROM lock_history.blocking_tree_at('14:31');
