@@ -24,7 +24,7 @@ var allowed = map[string][]string{
 	"waitgraph":           {"lockmgr", "snapshot", "history"},
 	"episode":             {"lockmgr", "snapshot", "history", "waitgraph", "querytext"},
 	"querytext":           {},
-	"object":              {"lockmgr"},
+	"object":              {"history", "lockmgr", "snapshot"},
 	"ring":                {"snapshot"},
 	"report":              {},
 	"queue":               {"history", "snapshot"},

@@ -60,21 +60,31 @@ type Area struct {
 	// Of the graph at work.
 	members  []member
 	memberOf []int32 // by group: its member, from 1; 0 = none
+	beside   []beside
+	besideOf []int32 // by group: the first of beside, from 1; 0 = none
 	blocks   []bool  // by group: somebody stands behind it
 	prepared []int32 // by group: its number among the prepared ones, from 1
 	episode  history.Episode
+	other    history.Episode
 	bare     snapshot.Session // a prepared transaction
 	parents  []parent
 	numbers  []int32
 	pids     []int32
+	group    []int32
 	first    []firstSeen
 	gids     []uint32 // prepared transactions of one wait, in the order of its edges
 }
 
-// member is a row of the graph; its number is its index plus one.
+// member is a lock group, a row of the tree; its number is its index plus one.
 type member struct {
-	waiter int32 // index in Graph.Waiters, or nobody when it does not wait
+	waiter int32 // its head: index in Graph.Waiters, or nobody when it does not wait
 	group  int32
+}
+
+// beside is a further waiter of a group, which the row of its head tells about.
+type beside struct {
+	waiter int32
+	next   int32 // the next one of the group, as in besideOf
 }
 
 const nobody = int32(-1)
@@ -106,7 +116,7 @@ func (a *Area) Rest() {
 	if len(a.waits.buf) == 0 {
 		a.waits.buf = nil
 	}
-	a.members, a.memberOf, a.blocks, a.prepared = nil, nil, nil, nil
+	a.members, a.memberOf, a.beside, a.besideOf, a.blocks, a.prepared = nil, nil, nil, nil, nil, nil
 	a.words = newWords(a.words.names, a.words.settings)
 }
 
@@ -124,7 +134,7 @@ func (a *Area) Make(g *waitgraph.Graph, src Source) Graph {
 		}
 		a.level++
 	}
-	out := Graph{Records: a.graph.buf, Rows: len(a.members) - leftOut, LeftOut: leftOut, TakenAt: g.TakenAt}
+	out := Graph{Records: a.graph.buf, Rows: len(a.members) + len(a.beside) - leftOut, LeftOut: leftOut, TakenAt: g.TakenAt}
 	if leftOut == 0 && len(a.graph.buf)+a.graph.cut <= a.room.Graph {
 		a.level = 0 // the whole fits again
 	}
@@ -137,22 +147,31 @@ func (a *Area) Make(g *waitgraph.Graph, src Source) Graph {
 func (a *Area) collect(g *waitgraph.Graph, src Source) {
 	a.members = a.members[:0]
 	a.memberOf = zeroed(a.memberOf, len(g.Groups))
+	a.beside = a.beside[:0]
+	a.besideOf = zeroed(a.besideOf, len(g.Groups))
 	a.blocks = zeroed(a.blocks, len(g.Groups))
 	a.prepared = zeroed(a.prepared, len(g.Groups))
 	for i := range g.Waiters {
 		if !src.Known(i) {
 			continue
 		}
-		w := &g.Waiters[i]
-		a.members = append(a.members, member{waiter: int32(i), group: w.Group})
-		leader := &g.Groups[w.Group]
-		if a.memberOf[w.Group] == 0 || leader.Slot == w.Slot && leader.Pid == w.Pid {
-			a.memberOf[w.Group] = int32(len(a.members))
+		group := g.Waiters[i].Group
+		n := a.memberOf[group]
+		if n == 0 {
+			a.members = append(a.members, member{waiter: int32(i), group: group})
+			a.memberOf[group] = int32(len(a.members))
+			continue
 		}
+		head, other := &a.members[n-1].waiter, int32(i)
+		if a.before(g, src, other, *head) {
+			*head, other = other, *head
+		}
+		a.beside = append(a.beside, beside{waiter: other, next: a.besideOf[group]})
+		a.besideOf[group] = int32(len(a.beside))
 	}
 	counted := int32(0)
-	for i, waiters := 0, len(a.members); i < waiters; i++ {
-		for _, b := range inTheWay(&g.Waiters[a.members[i].waiter]) {
+	block := func(w *waitgraph.Waiter) {
+		for _, b := range inTheWay(w) {
 			a.blocks[b.Group] = true
 			if a.memberOf[b.Group] != 0 {
 				continue
@@ -165,6 +184,28 @@ func (a *Area) collect(g *waitgraph.Graph, src Source) {
 			}
 		}
 	}
+	for i, heads := 0, len(a.members); i < heads; i++ {
+		block(&g.Waiters[a.members[i].waiter])
+	}
+	for i := range a.beside {
+		block(&g.Waiters[a.beside[i].waiter])
+	}
+}
+
+// before reports whether waiter i rather than k is the head of their group: the
+// leader if it waits itself, else who has waited longest.
+func (a *Area) before(g *waitgraph.Graph, src Source, i, k int32) bool {
+	leads := func(w *waitgraph.Waiter) bool {
+		leader := &g.Groups[w.Group]
+		return leader.Slot == w.Slot && leader.Pid == w.Pid
+	}
+	x, y := &g.Waiters[i], &g.Waiters[k]
+	if leads(x) || leads(y) {
+		return leads(x)
+	}
+	src.Peek(int(i), &a.episode)
+	src.Peek(int(k), &a.other)
+	return a.episode.Start < a.other.Start
 }
 
 // inTheWay returns the hard blockers, or else the nearest soft one.
@@ -187,35 +228,67 @@ func (a *Area) encode(g *waitgraph.Graph, src Source, leaveOut bool) (leftOut in
 			if m.waiter == nobody {
 				a.blocker(g, src, int32(i)+1, m.group)
 			} else {
-				a.waiter(g, src, int32(i)+1, int(m.waiter))
+				a.head(g, src, int32(i)+1, m)
 			}
-			if len(a.graph.buf) > a.room.Graph {
-				a.graph.drop()
+			if a.tooMuch() {
 				if leftOut++; !leaveOut {
 					return leftOut
 				}
 			}
 		}
 	}
+	for i := range a.beside {
+		a.besides(g, src, int(a.beside[i].waiter))
+		if a.tooMuch() {
+			if leftOut++; !leaveOut {
+				return leftOut
+			}
+		}
+	}
 	return leftOut
 }
 
-func (a *Area) waiter(g *waitgraph.Graph, src Source, number int32, i int) {
-	w, e, r := &g.Waiters[i], &a.episode, &a.graph
-	src.Peek(i, e)
+// tooMuch takes back the record made last when it does not fit.
+func (a *Area) tooMuch() bool {
+	if len(a.graph.buf) <= a.room.Graph {
+		return false
+	}
+	a.graph.drop()
+	return true
+}
+
+// besides makes the record of a wait that the row of another tells about.
+func (a *Area) besides(g *waitgraph.Graph, src Source, waiter int) {
+	src.Peek(waiter, &a.episode)
+	a.graph.begin(roleOf(a.episode.Waiter), 0)
+	a.graph.nulls(placeFields)
+	a.wait(&g.Waiters[waiter], &a.episode)
+}
+
+// head makes the record of a group that waits: of its head, with all that is in
+// the way of any of its waiters.
+func (a *Area) head(g *waitgraph.Graph, src Source, number int32, m *member) {
+	w, e, r := &g.Waiters[m.waiter], &a.episode, &a.graph
+	src.Peek(int(m.waiter), e)
 	r.begin(roleOf(e.Waiter), 0)
 
-	// As blocking_tree_at() has it: in the order in which they came.
-	blockers := inTheWay(w)
-	a.parents = a.parents[:0]
-	live := e.Edges[len(e.Edges)-min(len(e.Edges), edgesOf(w)):]
-	for k, b := range blockers {
-		p := parent{group: b.Group}
-		if k < len(live) { // hard ones come first, then the nearest soft one
-			p.since = live[k].From
-		}
-		a.parents = append(a.parents, p)
+	leader := g.Groups[m.group].Pid
+	a.parents, a.group = a.parents[:0], a.group[:0]
+	kind := a.addParents(w, e)
+	a.addToGroup(leader, w.Pid)
+	if e.Waiter != nil {
+		a.addToGroup(leader, e.Waiter.Members...)
 	}
+	for n := a.besideOf[m.group]; n != 0; n = a.beside[n-1].next {
+		i := a.beside[n-1].waiter
+		src.Peek(int(i), &a.other)
+		if k := a.addParents(&g.Waiters[i], &a.other); k == history.Hard || kind == 0 {
+			kind = k
+		}
+		a.addToGroup(leader, g.Waiters[i].Pid)
+	}
+
+	// As blocking_tree_at() has it: in the order in which they came.
 	slices.SortStableFunc(a.parents, func(x, y parent) int { return cmp.Compare(x.since, y.since) })
 	a.numbers, a.pids = a.numbers[:0], a.pids[:0]
 	for _, p := range a.parents {
@@ -227,14 +300,57 @@ func (a *Area) waiter(g *waitgraph.Graph, src Source, number int32, i int) {
 	r.int(int64(number))
 	r.ints(a.numbers)
 	r.ints(a.pids)
-	switch {
-	case len(w.Hard) > 0:
+	switch kind {
+	case history.Hard:
 		r.text("hard")
-	case len(w.Soft) > 0:
+	case history.Soft:
 		r.text("soft")
 	default:
 		r.null()
 	}
+	r.int(int64(leader))
+	r.someInts(a.group)
+	a.wait(w, e)
+}
+
+// addParents adds who is in the way of w, with the begin of the edge, and
+// returns of which kind they are, 0 when there is nobody.
+func (a *Area) addParents(w *waitgraph.Waiter, e *history.Episode) history.EdgeKind {
+	others := len(a.parents)
+	live := e.Edges[len(e.Edges)-min(len(e.Edges), edgesOf(w)):]
+	for k, b := range inTheWay(w) {
+		p := parent{group: b.Group}
+		if k < len(live) { // hard ones come first, then the nearest soft one
+			p.since = live[k].From
+		}
+		if at := slices.IndexFunc(a.parents[:others], func(o parent) bool { return o.group == p.group }); at >= 0 {
+			a.parents[at].since = min(a.parents[at].since, p.since)
+			continue
+		}
+		a.parents = append(a.parents, p)
+	}
+	switch {
+	case len(w.Hard) > 0:
+		return history.Hard
+	case len(w.Soft) > 0:
+		return history.Soft
+	default:
+		return 0
+	}
+}
+
+// addToGroup adds pids to those that stand beside the leader, ascending.
+func (a *Area) addToGroup(leader int32, pids ...int32) {
+	for _, pid := range pids {
+		if at, found := slices.BinarySearch(a.group, pid); !found && pid != leader {
+			a.group = slices.Insert(a.group, at, pid)
+		}
+	}
+}
+
+// wait adds the fields of a wait to the record at work.
+func (a *Area) wait(w *waitgraph.Waiter, e *history.Episode) {
+	r := &a.graph
 	r.int(e.WaitID)
 	a.who(r, e.Waiter, w.Pid)
 	a.what(r, e)
@@ -269,6 +385,12 @@ func (a *Area) blocker(g *waitgraph.Graph, src Source, number, group int32) {
 	r.ints(nil)
 	r.ints(nil)
 	r.null() // kind
+	r.int(int64(a.pid(g, group)))
+	if s != nil {
+		r.someInts(s.Members)
+	} else {
+		r.null()
+	}
 	r.null() // wait_id
 	a.who(r, s, a.pid(g, group))
 	r.nulls(whatFields + howFields)
@@ -327,7 +449,7 @@ func (a *Area) HandedOver() {
 
 // Numbers of fields of each part of a record.
 const (
-	placeFields = 4 // member, parents, blocked_by, kind
+	placeFields = 6 // member, parents, blocked_by, kind, group_pid, members
 	whoFields   = 15
 	whatFields  = 13
 	howFields   = 11
@@ -372,12 +494,12 @@ func (a *Area) who(r *records, s *snapshot.Session, pid int32) {
 
 // what is the lock, and the mode asked for.
 func (a *Area) what(r *records, e *history.Episode) {
-	w := a.words.ofLock(e.Tag)
+	w := a.words.ofLock(e)
 	c := &w.columns
 	r.text(e.Tag.Type.String())
 	r.text(e.Mode.String())
 	r.text(w.text)
-	r.text(w.database)
+	r.text(w.names.Database)
 	optional(r, c.Database)
 	optional(r, c.Relation)
 	optional(r, c.Page)

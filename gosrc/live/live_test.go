@@ -1,8 +1,10 @@
 package live
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -33,6 +35,8 @@ const (
 	fParents
 	fBlockedBy
 	fKind
+	fGroupPid
+	fMembers
 	fWaitID
 	fPid
 	fGid
@@ -125,11 +129,17 @@ func decode(t *testing.T, buf []byte) (rows []row) {
 }
 
 // names are those of every server here; a new table is not known at once.
-type names struct{ unknown bool }
+type names struct {
+	unknown bool
+	renamed snapshot.Micros // when what was public.old became public.orders
+}
 
-func (n *names) Tag(t lockmgr.Tag) object.Names {
+func (n *names) Tag(_ lockmgr.Tag, since snapshot.Micros) object.Names {
 	if n.unknown {
 		return object.Names{}
+	}
+	if since < n.renamed {
+		return object.Names{Relation: "public.old", Database: "shop"}
 	}
 	return object.Names{Relation: "public.orders", Database: "shop"}
 }
@@ -217,7 +227,7 @@ func TestGraphMembers(t *testing.T) {
 	tests := []struct {
 		name string
 		in   func() *incident
-		want []string // pid<parents' pids> kind blocked_by, in order of pid
+		want []string // pid <parents' pids> blocked_by kind, and members, in order of pid; in brackets who is told about by another
 	}{
 		{"a queue behind a holder", func() *incident {
 			in := newIncident()
@@ -240,14 +250,33 @@ func TestGraphMembers(t *testing.T) {
 			in.lock([]who{{pid: 1}}, []who{{pid: 20, leader: 10}})
 			in.lock([]who{{pid: 10}}, []who{{pid: 30}})
 			return in
-		}, []string{"1 <[]> [] <nil>", "20 <[1]> [1] hard", "30 <[20]> [10] hard"}},
+		}, []string{"1 <[]> [] <nil>", "10 <[1]> [1] hard [20]", "30 <[10]> [10] hard"}},
+		{"who has waited longest stands for the group", func() *incident {
+			in := newIncident()
+			in.lock([]who{{pid: 1}}, []who{{pid: 20, leader: 10}})
+			in.lock([]who{{pid: 1}, {pid: 2}}, []who{{pid: 3}, {pid: 21, leader: 10}, {pid: 22, leader: 10}})
+			in.episodes[20].Start = monday.Add(2 * time.Hour)
+			return in
+		}, []string{"(20)", "(22)", "1 <[]> [] <nil>", "2 <[]> [] <nil>", "3 <[1 2]> [1 2] hard", "10 <[1 2]> [1 2] hard [20 21 22]"}},
+		{"hard for one of the group is hard", func() *incident {
+			in := newIncident()
+			in.lock(nil, []who{{pid: 2}, {pid: 20, leader: 10}})
+			in.lock([]who{{pid: 1}}, []who{{pid: 21, leader: 10}})
+			return in
+		}, []string{"(20)", "1 <[]> [] <nil>", "2 <[]> [] <nil>", "10 <[1 2]> [1 2] hard [20 21]"}},
+		{"a worker that holds stands beside its leader", func() *incident {
+			in := newIncident()
+			in.lock([]who{{pid: 10, leader: 10}, {pid: 20, leader: 10}}, []who{{pid: 30}})
+			in.sessions[10].Members = []int32{19, 20}
+			return in
+		}, []string{"10 <[]> [] <nil> [19 20]", "30 <[10]> [10] hard"}},
 		{"the leader itself is preferred", func() *incident {
 			in := newIncident()
 			in.lock([]who{{pid: 1}}, []who{{pid: 20, leader: 10}})
 			in.lock([]who{{pid: 2}}, []who{{pid: 10}})
 			in.lock([]who{{pid: 10}}, []who{{pid: 30}})
 			return in
-		}, []string{"1 <[]> [] <nil>", "2 <[]> [] <nil>", "10 <[2]> [2] hard", "20 <[1]> [1] hard", "30 <[10]> [10] hard"}},
+		}, []string{"(20)", "1 <[]> [] <nil>", "2 <[]> [] <nil>", "10 <[2 1]> [2 1] hard [20]", "30 <[10]> [10] hard"}},
 		{"prepared transactions are counted", func() *incident {
 			in := newIncident()
 			in.lock([]who{{pid: -700}, {pid: -800}, {pid: 1}}, []who{{pid: 2}})
@@ -286,16 +315,34 @@ func TestGraphMembers(t *testing.T) {
 			}
 			pids := map[int64]int64{}
 			for _, r := range rows {
-				pids[r.fields[fMember].(int64)] = r.fields[fPid].(int64)
+				if r.fields[fMember] != nil {
+					pids[r.fields[fMember].(int64)] = r.fields[fGroupPid].(int64)
+				}
 			}
-			slices.SortFunc(rows, func(x, y row) int { return int(x.fields[fPid].(int64) - y.fields[fPid].(int64)) })
+			slices.SortFunc(rows, func(x, y row) int {
+				pid := func(r row) int64 {
+					if r.fields[fMember] == nil {
+						return math.MinInt64 + r.fields[fPid].(int64)
+					}
+					return r.fields[fGroupPid].(int64)
+				}
+				return cmp.Compare(pid(x), pid(y))
+			})
 			var got []string
 			for _, r := range rows {
+				if r.fields[fMember] == nil {
+					got = append(got, fmt.Sprintf("(%v)", r.fields[fPid]))
+					continue
+				}
 				parents := []int64{}
 				for _, p := range r.fields[fParents].([]int32) {
 					parents = append(parents, pids[int64(p)])
 				}
-				got = append(got, fmt.Sprintf("%v <%v> %v %v", r.fields[fPid], parents, r.fields[fBlockedBy], r.fields[fKind]))
+				line := fmt.Sprintf("%v <%v> %v %v", r.fields[fGroupPid], parents, r.fields[fBlockedBy], r.fields[fKind])
+				if r.fields[fMembers] != nil {
+					line += fmt.Sprintf(" %v", r.fields[fMembers])
+				}
+				got = append(got, line)
 			}
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
@@ -334,7 +381,7 @@ func TestFieldsOfAnEndedWait(t *testing.T) {
 	}
 	n := func(v int) any { return int64(v) }
 	us := func(m snapshot.Micros) any { return int64(m) }
-	want := []any{nil, nil, nil, nil, n(4711), n(12), nil, us(at(1)), n(11), "parallel worker", "active", us(at(2)), "shop", "alice", "a",
+	want := []any{nil, nil, nil, nil, nil, nil, n(4711), n(12), nil, us(at(1)), n(11), "parallel worker", "active", us(at(2)), "shop", "alice", "a",
 		us(at(3)), us(at(4)), "10.1.2.3", n(-8), `SELECT 'caf\xE9'`,
 		"tuple", "ShareLock", "tuple (7,9) of public.orders", "shop", n(5), n(16384), n(7), n(9), nil, nil, nil, nil, nil,
 		us(e.Start), us(e.End), n(0), "failed", n(6000), []int32{-2, 21, -1}, []int32{30, 31}, []int32{-1}, n(4), n(2), n(1)}
@@ -365,6 +412,11 @@ func TestNamesShowWhenTheyAreKnown(t *testing.T) {
 	if r := waiter(); r.fields[fObject] != "public.orders" || r.fields[fObjectDatname] != "shop" {
 		t.Errorf("object %v in %v, want the name that is known by now", r.fields[fObject], r.fields[fObjectDatname])
 	}
+	n.renamed = in.episodes[2].Start + 1
+	if r := waiter(); r.fields[fObject] != "public.old" {
+		t.Errorf("object %v, want it by the name that it was asked for by", r.fields[fObject])
+	}
+	n.renamed = 0
 	p := decode(t, a.Make(in.build(), in).Records)[0]
 	if p.fields[fPid] != int64(-1) || p.fields[fGid] != "transfer" || p.fields[fState] != "prepared" || p.fields[fXactStart] != int64(77) || p.fields[fBackendType] != "prepared transaction" {
 		t.Errorf("prepared transaction %v", p.fields[fPid:fLocktype])
@@ -378,6 +430,32 @@ func TestNamesShowWhenTheyAreKnown(t *testing.T) {
 	pending, _ := a.Pending()
 	if rows := decode(t, pending); rows[0].fields[fObject] != "relation 99" || rows[1].fields[fObject] != "public.orders" {
 		t.Errorf("ended waits for %v and %v, want what was known each time", rows[0].fields[fObject], rows[1].fields[fObject])
+	}
+}
+
+// What a wait for a transaction says of it beside its number, as in the tables.
+func TestTransactionWithItsRow(t *testing.T) {
+	in := newIncident()
+	in.lock([]who{{pid: 1}}, []who{{pid: 2}})
+	e := in.episodes[2]
+	e.Tag = lockmgr.Tag{Type: lockmgr.TransactionID, Field1: 740}
+	e.Edges = []history.Edge{{Kind: history.Hard, From: monday, Blocker: in.sessions[1]}}
+	a := newArea(wide)
+	waiter := func() []any { return decode(t, a.Make(in.build(), in).Records)[1].fields[fObject : fTransactionID+1] }
+	if got, want := waiter(), []any{"transaction 740 (pid 1)", "shop", nil, nil, nil, nil, nil, int64(740)}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	e.Row = lockmgr.Tag{Type: lockmgr.Tuple, Field1: 5, Field2: 16384, Field3: 7, Field4: 9}
+	want := []any{"transaction 740 (pid 1), tuple (7,9) of public.orders", "shop", int64(5), int64(16384), int64(7), int64(9), nil, int64(740)}
+	if got := waiter(); !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	e.Edges[0].Blocker = &snapshot.Session{Prepared: 740}
+	if got := waiter()[0]; got != "transaction 740 (prepared as transfer), tuple (7,9) of public.orders" {
+		t.Errorf("got %v", got)
+	}
+	if n := testing.AllocsPerRun(10, func() { a.Make(in.built, in) }); n > 0 {
+		t.Errorf("%v allocations for what was said before", n)
 	}
 }
 
@@ -570,10 +648,11 @@ func (s *storm) Session(_, pid int32) *snapshot.Session { return s.in.sessions[p
 func TestSteadyGraphAllocatesNothing(t *testing.T) {
 	in := crowd(1000, strings.Repeat("SELECT something ", 10))
 	in.lock([]who{{pid: -700}}, []who{{pid: 200_000}})
+	in.lock([]who{{pid: 210_000}}, []who{{pid: 210_011, leader: 210_010}, {pid: 210_010, leader: 210_010}, {pid: 210_012, leader: 210_010}})
 	s := newStorm(in)
 	a := newArea(Room{Graph: 4 << 20, Waits: 1 << 20})
 	made := a.Make(in.built, s)
-	if made.Rows != 1000+100+1+2 || made.LeftOut != 0 {
+	if made.Rows != 1000+100+1+2+4 || made.LeftOut != 0 {
 		t.Fatalf("%d rows, %d left out", made.Rows, made.LeftOut)
 	}
 	if n := testing.AllocsPerRun(10, func() { a.Make(in.built, s) }); n > 0 {

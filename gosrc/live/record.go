@@ -104,6 +104,15 @@ func (r *records) ints(vs []int32) {
 	}
 }
 
+// someInts is null for none.
+func (r *records) someInts(vs []int32) {
+	if len(vs) == 0 {
+		r.null()
+	} else {
+		r.ints(vs)
+	}
+}
+
 // text is null for "".
 func (r *records) text(s string) { r.anyText(0, s) }
 

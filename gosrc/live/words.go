@@ -3,6 +3,7 @@ package live
 import (
 	"net/netip"
 
+	"pg_lock_history/gosrc/history"
 	"pg_lock_history/gosrc/lockmgr"
 	"pg_lock_history/gosrc/object"
 	"pg_lock_history/gosrc/querytext"
@@ -11,10 +12,9 @@ import (
 
 // Names tells what is known by now; "" and 0 are not known.
 type Names interface {
-	Tag(lockmgr.Tag) object.Names
+	object.Known
 	Database(oid uint32) string
 	Role(oid uint32) string
-	Gid(xid uint32) string
 	PreparedAt(xid uint32) snapshot.Micros
 }
 
@@ -31,13 +31,15 @@ type sessionWords struct {
 	used                        uint64 // by which graph
 }
 
-// lockWords is what is said of one lock.
+// lockKey is one lock as one kind of waiters sees it.
+type lockKey struct{ tag, row lockmgr.Tag }
+
+// lockWords is what is said of it.
 type lockWords struct {
-	names    object.Names // that text was made of
-	text     string
-	database string // name of the lock's database
-	columns  object.Columns
-	used     uint64
+	names   object.Names // that text was made of
+	text    string
+	columns object.Columns
+	used    uint64
 }
 
 // words keeps texts that would otherwise be made again for each graph.
@@ -47,14 +49,14 @@ type words struct {
 
 	graph     uint64 // number of the graph at work
 	sessions  map[*snapshot.Session]*sessionWords
-	locks     map[lockmgr.Tag]*lockWords
+	locks     map[lockKey]*lockWords
 	databases map[uint32]string // of the graph at work
 	roles     map[uint32]string
 }
 
 func newWords(names Names, s Settings) words {
 	return words{names: names, settings: s,
-		sessions: make(map[*snapshot.Session]*sessionWords), locks: make(map[lockmgr.Tag]*lockWords),
+		sessions: make(map[*snapshot.Session]*sessionWords), locks: make(map[lockKey]*lockWords),
 		databases: make(map[uint32]string), roles: make(map[uint32]string)}
 }
 
@@ -109,16 +111,16 @@ func (w *words) ofSession(s *snapshot.Session) *sessionWords {
 	return known
 }
 
-func (w *words) ofLock(t lockmgr.Tag) *lockWords {
-	known := w.locks[t]
-	if known != nil && known.used == w.graph {
-		return known // asked for already
-	}
-	names := w.names.Tag(t)
+// ofLock asks for the names each time: those of two waits for one lock differ
+// when it was renamed between them.
+func (w *words) ofLock(e *history.Episode) *lockWords {
+	key := lockKey{e.Tag, e.Row}
+	known := w.locks[key]
+	names := object.NamesOf(e, w.names)
 	if known == nil || known.names != names {
-		known = &lockWords{names: names, text: object.Text(t, names), database: names.Database,
-			columns: object.ColumnsOf(t, w.settings.ServerVersion)}
-		w.locks[t] = known
+		known = &lockWords{names: names, text: object.Text(e.Tag, names),
+			columns: object.ColumnsOf(e.Tag, w.settings.ServerVersion).WithRow(e.Row)}
+		w.locks[key] = known
 	}
 	known.used = w.graph
 	return known

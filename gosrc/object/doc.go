@@ -11,5 +11,6 @@
 // and, where known, the row that the wait is about: its number alone says
 // nothing to anybody. What NOTIFY locks is no database, though its tag says so.
 // Where a name is not known the number stands in its place, so the text is
-// never empty.
+// never empty. NamesOf gathers for one wait what the text is made of, so that
+// the tables and the live area tell it in the same words.
 package object

@@ -59,12 +59,16 @@ func (c Columns) WithRow(row lockmgr.Tag) Columns {
 
 // Names are what could be found out about a tag; empty is not known.
 type Names struct {
-	Relation string // schema.table of the tag's relation
-	Database string // of the tag's database
+	Relation string // schema.table of the tag's relation, or the row's
+	Database string // of the tag's database, or the row's
 	Object   string // the server's description of an object lock's object
 	Class    string // name of the catalog that the object is in
-	Holder   string // who has the transaction that is waited for
-	Row      string // text of the row that a wait for a transaction is about
+
+	// Who has the transaction that is waited for: a process, or a prepared one.
+	HolderPid int32
+	HolderGid string
+
+	Row lockmgr.Tag // that a wait for a transaction is about; zero = none, or not known
 }
 
 // Catalogs with an object that is locked under a meaning of its own.
@@ -88,8 +92,8 @@ func Text(tag lockmgr.Tag, n Names) string {
 		return fmt.Sprintf("tuple (%d,%d) of %s", tag.Field3, tag.Field4, relation(tag, n))
 	case lockmgr.TransactionID:
 		text := "transaction " + number(tag.Field1) + holder(n)
-		if n.Row != "" {
-			text += ", " + n.Row
+		if n.Row.Type == lockmgr.Tuple {
+			text += ", " + Text(n.Row, Names{Relation: n.Relation})
 		}
 		return text
 	case lockmgr.VirtualXID:
@@ -127,10 +131,14 @@ func Text(tag lockmgr.Tag, n Names) string {
 const notifyOrder = "commit order of NOTIFY"
 
 func holder(n Names) string {
-	if n.Holder == "" {
+	switch {
+	case n.HolderPid != 0:
+		return fmt.Sprintf(" (pid %d)", n.HolderPid)
+	case n.HolderGid != "":
+		return " (prepared as " + n.HolderGid + ")"
+	default:
 		return ""
 	}
-	return " (" + n.Holder + ")"
 }
 
 func relation(tag lockmgr.Tag, n Names) string {

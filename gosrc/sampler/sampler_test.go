@@ -230,11 +230,11 @@ var testRoom = live.Room{Graph: 1 << 20, Waits: 1 << 20}
 // noNames is a server whose names nobody has looked up.
 type noNames struct{}
 
-func (noNames) Tag(lockmgr.Tag) object.Names      { return object.Names{} }
-func (noNames) Database(uint32) string            { return "" }
-func (noNames) Role(uint32) string                { return "" }
-func (noNames) Gid(uint32) string                 { return "" }
-func (noNames) PreparedAt(uint32) snapshot.Micros { return 0 }
+func (noNames) Tag(lockmgr.Tag, snapshot.Micros) object.Names { return object.Names{} }
+func (noNames) Database(uint32) string                        { return "" }
+func (noNames) Role(uint32) string                            { return "" }
+func (noNames) Gid(uint32) string                             { return "" }
+func (noNames) PreparedAt(uint32) snapshot.Micros             { return 0 }
 
 func (s *server) SpareSlot() (bool, error) { return s.spare, nil }
 

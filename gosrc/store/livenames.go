@@ -1,16 +1,11 @@
 package store
 
 import (
-	"pg_lock_history/gosrc/lockmgr"
-	"pg_lock_history/gosrc/object"
 	"pg_lock_history/gosrc/snapshot"
 )
 
 // What is known by now, for those who show facts without waiting for names;
 // asked for by WantTag and WantSession. "" and 0 are not known.
-
-// Tag returns the names of a lock.
-func (n *Names) Tag(t lockmgr.Tag) object.Names { return n.ofTag(t) }
 
 // Database returns the name of a database.
 func (n *Names) Database(oid uint32) string { return n.get(databaseKey(oid)) }

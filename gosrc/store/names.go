@@ -289,11 +289,8 @@ func (n *Names) preparedAt(xid uint32) snapshot.Micros {
 	return snapshot.Micros(at)
 }
 
-// ofTag returns what is known about a tag.
-func (n *Names) ofTag(t lockmgr.Tag) object.Names { return n.ofTagAt(t, 0) }
-
-// ofTagAt is ofTag with the names that were still seen after since.
-func (n *Names) ofTagAt(t lockmgr.Tag, since snapshot.Micros) object.Names {
+// Tag returns the names of a lock that were still seen after since; 0: by now.
+func (n *Names) Tag(t lockmgr.Tag, since snapshot.Micros) object.Names {
 	names := object.Names{Database: n.getAt(databaseKey(t.Database()), since)}
 	if rel := t.RelationOID(); rel != 0 {
 		names.Relation = n.getAt(nameKey{kind: relationName, database: t.Database(), a: rel}, since)

@@ -143,10 +143,7 @@ func (r *rowSet) episode(leaf string, e *history.Episode, writtenAt snapshot.Mic
 		waiter = new(snapshot.Session)
 	}
 	col := object.ColumnsOf(e.Tag, r.cfg.Server.VersionNum).WithRow(e.Row)
-	database := e.Tag.Database()
-	if e.Row.Type == lockmgr.Tuple {
-		database = e.Row.Database()
-	}
+	names := object.NamesOf(e, r.names)
 	n := len(e.Edges)
 	kinds, procs, pids := make([]int16, n), make([]int64, n), make([]int32, n)
 	actors, modes := make([]int64, n), make([]int32, n)
@@ -171,34 +168,10 @@ func (r *rowSet) episode(leaf string, e *history.Episode, writtenAt snapshot.Mic
 	}
 	r.add(leaf, nil, r.nodeID, r.run, e.WaitID, procKey(waiter), r.actor(waiter), writtenAt.Time(), e.Start.Time(),
 		when(e.End), granted(e.Outcome), text(e.Outcome.String()), e.Samples, e.Tag.Type.String(), e.Mode.String(),
-		int16(e.Mode), r.text(r.object(e)), col.Database,
-		r.text(r.names.getAt(databaseKey(database), e.Start)), col.Relation, col.Page, col.Tuple, col.VirtualXID,
+		int16(e.Mode), r.text(object.Text(e.Tag, names)), col.Database,
+		r.text(names.Database), col.Relation, col.Page, col.Tuple, col.VirtualXID,
 		col.TransactionID, col.ClassID, col.ObjID, col.ObjSubID, lockKey(e.Tag), e.QueueKey, e.InCycle,
 		e.HardCount, e.SoftCount, softPids, kinds, procs, pids, actors, modes, from, to)
-}
-
-// object describes what e waits for, by the names it had then.
-func (r *rowSet) object(e *history.Episode) string {
-	names := r.names.ofTagAt(e.Tag, e.Start)
-	if e.Row.Type == lockmgr.Tuple {
-		names.Row = object.Text(e.Row, r.names.ofTagAt(e.Row, e.Start))
-	}
-	var first *history.Edge // who has the lock: in a transaction's case there is no other
-	for i := range e.Edges {
-		if edge := &e.Edges[i]; edge.Kind == history.Hard && edge.Blocker != nil && (first == nil || edge.From < first.From) {
-			first = edge
-		}
-	}
-	switch {
-	case first == nil:
-	case first.Blocker.Prepared == 0:
-		names.Holder = fmt.Sprintf("pid %d", first.Blocker.Pid)
-	default:
-		if gid := r.names.get(gidKey(first.Blocker.Prepared)); gid != "" {
-			names.Holder = "prepared as " + gid
-		}
-	}
-	return object.Text(e.Tag, names)
 }
 
 // actor adds a participant and returns its id.
@@ -244,7 +217,7 @@ func (r *rowSet) short(w *history.ShortWait) {
 	}
 	if w.Relation != 0 {
 		tag := lockmgr.Tag{Type: lockmgr.Relation, Field1: w.Database, Field2: w.Relation}
-		relation = r.text(object.Text(tag, r.names.ofTag(tag)))
+		relation = r.text(object.Text(tag, r.names.Tag(tag, 0)))
 	}
 	r.add("short_wait", nil, r.nodeID, w.Second.Time(), r.text(r.names.get(databaseKey(w.Database))),
 		lockmgr.Type(w.LockType).String(), nonZero(w.Database), nonZero(w.Relation), relation, mode, nonZero(w.QueryID),

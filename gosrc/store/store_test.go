@@ -410,7 +410,7 @@ func TestNameAtTheTimeOfTheWait(t *testing.T) {
 			n.known[key].Value.(*name).seenAt = began.Add(tt.oldAt)
 			n.store([]nameKey{key}, map[nameKey]string{key: tt.newOne})
 			n.known[key].Value.(*name).seenAt = began.Add(tt.newAt)
-			if got := n.ofTagAt(tag, tt.since).Relation; got != tt.want {
+			if got := n.Tag(tag, tt.since).Relation; got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})

@@ -8,10 +8,12 @@ CREATE TYPE lock_history.live_row AS (
     node               text,
     taken_at           timestamptz,   -- when the graph was copied; null: an ended wait
     until              timestamptz,   -- up to when its waits are known to go on
-    member             integer,       -- number in the graph; null: an ended wait
+    member             integer,       -- number in the graph; null: an ended wait, or one that another member tells about
     parents            integer[],     -- members in its way: hard blockers, or else the nearest soft one
     blocked_by         integer[],     -- their pids
     kind               text,
+    group_pid          integer,       -- leader of its lock group, which the member stands for
+    members            integer[],     -- other processes of the group that took part
     wait_id            bigint,        -- null: it does not wait
     pid                integer,
     gid                text,
@@ -67,14 +69,17 @@ COMMENT ON FUNCTION lock_history.live_rows(boolean, boolean) IS
 REVOKE ALL ON FUNCTION lock_history.live_rows(boolean, boolean) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION lock_history.live_rows(boolean, boolean) TO pg_monitor;
 
--- As blocking_tree_at(): the same columns, the same order of siblings.
+-- As blocking_tree_at(): the same columns, the same order of siblings, one row for
+-- a parallel query.
 CREATE VIEW lock_history.blocking_now AS
 WITH member AS MATERIALIZED (
-    SELECT pg_catalog.row_number() OVER (ORDER BY r.wait_start NULLS FIRST, r.pid, r.member)::integer AS no,
-           r.node, r.taken_at, r.until, r.member, r.parents, r.blocked_by, r.kind, r.wait_id, r.pid, r.gid,
-           r.backend_start, r.backend_type, r.state, r.datname, r.usename, r.application_name, r.client_addr,
-           r.xact_start, r.query, r.locktype, r.mode, r.object, r.wait_start
+    SELECT pg_catalog.row_number() OVER (ORDER BY r.wait_start NULLS FIRST, r.group_pid, r.member)::integer AS no,
+           r.node, r.taken_at, r.until, r.member, r.parents, r.blocked_by, r.kind, r.wait_id, r.group_pid AS pid, r.gid,
+           CASE WHEN r.pid = r.group_pid THEN r.backend_start END AS backend_start,
+           CASE WHEN r.pid = r.group_pid THEN r.backend_type END AS backend_type, r.state, r.datname, r.usename, r.application_name, r.client_addr,
+           r.xact_start, r.query, r.locktype, r.mode, r.object, r.wait_start, r.members
     FROM lock_history.live_rows(true, false) AS r
+    WHERE r.member IS NOT NULL
 ), link AS (
     -- to a waiter that did not fit leads nothing
     SELECT c.no AS child, p.no AS parent, u.ord
@@ -96,7 +101,7 @@ SELECT r.node, t.level, t.path, m.pid, m.gid, m.backend_start, m.backend_type, m
        r.pid AS root_pid, m.kind, t.in_cycle, m.state, m.datname, m.usename, m.application_name, m.xact_start,
        m.locktype, m.mode, m.object, CASE WHEN m.wait_start IS NOT NULL THEN greatest(m.until - m.wait_start, interval '0') END AS waited,
        m.query, t.collapsed_count,
-       m.client_addr, m.wait_id, r.taken_at
+       m.client_addr, m.wait_id, m.members, r.taken_at
 FROM tree AS t
 JOIN member AS r ON r.no = t.root
 LEFT JOIN member AS m ON m.no = t.member
@@ -110,7 +115,7 @@ COMMENT ON COLUMN lock_history.blocking_now.level IS 'depth: 0 for a root';
 COMMENT ON COLUMN lock_history.blocking_now.path IS 'pids from the root down to this row';
 COMMENT ON COLUMN lock_history.blocking_now.pid IS 'the process; -n: n-th prepared transaction, see gid; null: a collapsed row';
 COMMENT ON COLUMN lock_history.blocking_now.gid IS 'name of the prepared transaction; null: a process';
-COMMENT ON COLUMN lock_history.blocking_now.backend_start IS 'when the process started';
+COMMENT ON COLUMN lock_history.blocking_now.backend_start IS 'when the process started; null: a leader of whom only the workers wait';
 COMMENT ON COLUMN lock_history.blocking_now.backend_type IS 'kind of process, as in pg_stat_activity';
 COMMENT ON COLUMN lock_history.blocking_now.blocked_by IS 'all pids it is blocked by: the hard blockers, or the nearest soft one when there is none; empty: it does not wait, or by whom is not known';
 COMMENT ON COLUMN lock_history.blocking_now.root_pid IS 'pid at the top of this tree; of a cycle the smallest pid in it';
@@ -129,6 +134,7 @@ COMMENT ON COLUMN lock_history.blocking_now.query IS 'its statement, or the last
 COMMENT ON COLUMN lock_history.blocking_now.collapsed_count IS 'this row stands for so many further processes below the same blocker that block nobody; null: it stands for itself';
 COMMENT ON COLUMN lock_history.blocking_now.client_addr IS 'address of the client; null: local socket, no client, or insufficient privilege';
 COMMENT ON COLUMN lock_history.blocking_now.wait_id IS 'the wait, as in waits; null: it does not wait';
+COMMENT ON COLUMN lock_history.blocking_now.members IS 'other processes of its parallel query that wait or hold locks in the way; the row is about all of them; null: it stands alone';
 COMMENT ON COLUMN lock_history.blocking_now.taken_at IS 'when the worker copied the locks: this is how it was then';
 
 -- A wait that ended while the graph was published is in both for a moment: its

@@ -37,7 +37,7 @@ CREATE FUNCTION f_text(value bytea, private boolean DEFAULT false) RETURNS bytea
 -- as gosrc/live makes them: place, wait_id, who, what, how
 CREATE FUNCTION sample(role oid, query bytea DEFAULT 'SELECT ''caf' || '\xc3a9'::bytea || '''') RETURNS bytea LANGUAGE sql AS $$
     SELECT record(role,
-        f_int(1), f_ints(2, 3), f_ints(-1, 2147483647, -2147483648), f_text('hard'), f_int(-4711),
+        f_int(1), f_ints(2, 3), f_ints(-1, 2147483647, -2147483648), f_text('hard'), f_int(12), f_ints(13, 14), f_int(-4711),
         f_int(12), f_null(), f_int(0), f_int(11), f_text('client backend'), f_text('active'), f_int(1000000), f_text('shop'), f_text('al' || '\xc3af'::bytea || 'ce'),
         f_text('app'), f_int(2000000), f_int(3000000), f_text('10.1.2.3', true), f_int(9223372036854775807, true), f_text(query, true),
         f_text('tuple'), f_text('ShareLock'), f_text('tuple (7,9) of t'), f_text('shop'), f_int(5), f_int(4294967295), f_int(-7), f_int(9), f_text('3/4'),
@@ -59,7 +59,7 @@ GRANT SELECT ON lock_history.blocking_now TO regress_plh_reader;
 GRANT EXECUTE ON FUNCTION lock_history.live_rows(boolean, boolean), lock_history.forest(integer[], integer[], integer[], integer),
     lock_history.recent_waits() TO regress_plh_reader;
 CREATE TABLE records AS
-SELECT r.no, r.role, sample(r.oid) || record(r.oid, VARIADIC array_fill(f_null(), ARRAY[17]) || f_null(true) || f_null(true) || f_null(true) || array_fill(f_null(), ARRAY[24])) AS bytes
+SELECT r.no, r.role, sample(r.oid) || record(r.oid, VARIADIC array_fill(f_null(), ARRAY[19]) || f_null(true) || f_null(true) || f_null(true) || array_fill(f_null(), ARRAY[24])) AS bytes
 FROM (VALUES (1, 'own', 'regress_plh_own'::regrole::oid), (2, 'group', 'regress_plh_group'::regrole), (3, 'reader', 'regress_plh_reader'::regrole),
              (4, 'not known', 0), (5, 'dropped', 99)) AS r(no, role, oid);
 GRANT SELECT ON records TO PUBLIC;
@@ -84,15 +84,15 @@ SELECT * FROM decode_live(bytes(3, 4) || bytes(0, 20));
 SELECT * FROM decode_live(bytes(4294967295, 4) || bytes(0, 20));
 SELECT * FROM decode_live(bytes(24, 4) || bytes(0, 20));
 SELECT * FROM decode_live(record(0, f_int(1)));
-SELECT * FROM decode_live(record(0, VARIADIC array_fill(f_null(), ARRAY[44]) || f_null()));
-SELECT * FROM decode_live(set_byte(record(0, VARIADIC array_fill(f_null(), ARRAY[45])), 16, 44));
-SELECT * FROM decode_live(record(0, VARIADIC '\x04'::bytea || array_fill(f_null(), ARRAY[43])));
-SELECT * FROM decode_live(record(0, VARIADIC array_fill(f_null(), ARRAY[43]) || '\x01'::bytea));
-SELECT * FROM decode_live(record(0, VARIADIC array_fill(f_null(), ARRAY[43]) || ('\x03'::bytea || bytes(4294967295, 4))));
-SELECT * FROM decode_live(record(0, VARIADIC array_fill(f_null(), ARRAY[43]) || ('\x02'::bytea || bytes(1073741824, 4))));
-SELECT * FROM decode_live(record(0, VARIADIC f_ints(1) || array_fill(f_null(), ARRAY[43])));
-SELECT * FROM decode_live(record(0, VARIADIC f_text('1') || array_fill(f_null(), ARRAY[43])));
-SELECT * FROM decode_live(record(0, VARIADIC array_fill(f_null(), ARRAY[17]) || f_text('no address') || array_fill(f_null(), ARRAY[26])));
+SELECT * FROM decode_live(record(0, VARIADIC array_fill(f_null(), ARRAY[46]) || f_null()));
+SELECT * FROM decode_live(set_byte(record(0, VARIADIC array_fill(f_null(), ARRAY[47])), 16, 46));
+SELECT * FROM decode_live(record(0, VARIADIC '\x04'::bytea || array_fill(f_null(), ARRAY[45])));
+SELECT * FROM decode_live(record(0, VARIADIC array_fill(f_null(), ARRAY[45]) || '\x01'::bytea));
+SELECT * FROM decode_live(record(0, VARIADIC array_fill(f_null(), ARRAY[45]) || ('\x03'::bytea || bytes(4294967295, 4))));
+SELECT * FROM decode_live(record(0, VARIADIC array_fill(f_null(), ARRAY[45]) || ('\x02'::bytea || bytes(1073741824, 4))));
+SELECT * FROM decode_live(record(0, VARIADIC f_ints(1) || array_fill(f_null(), ARRAY[45])));
+SELECT * FROM decode_live(record(0, VARIADIC f_text('1') || array_fill(f_null(), ARRAY[45])));
+SELECT * FROM decode_live(record(0, VARIADIC array_fill(f_null(), ARRAY[19]) || f_text('no address') || array_fill(f_null(), ARRAY[26])));
 \set VERBOSITY default
 -- thousands of them, by chance: the number is printed when one is taken otherwise
 DO $$

@@ -38,7 +38,7 @@ sub as
 
 # All that both trees say; how long it has waited and when it was looked at apart.
 my $tree = 'level, path, pid, gid, backend_start, backend_type, blocked_by, root_pid, kind, in_cycle, state, datname, usename,
-	application_name, xact_start, locktype, mode, object, query, collapsed_count, client_addr, wait_id';
+	application_name, xact_start, locktype, mode, object, query, collapsed_count, client_addr, wait_id, members';
 my $wait = 'node, wait_id, pid, backend_start, leader_pid, backend_type, datname, usename, application_name, client_addr, query_id,
 	query, query_start, xact_start, locktype, mode, object, database, relation, page, tuple, virtualxid, transactionid, classid,
 	objid, objsubid, wait_start, wait_end, granted, outcome, hard_blockers, soft_blockers, root_blockers, hard_blocker_count,
@@ -158,6 +158,35 @@ $reader{dba}->answer;
 $reader{dba}->run('ROLLBACK');
 until_nobody_waits();
 
+# ---- a parallel query that waits is one session; a row is told with its transaction ----
+
+sql(q{CREATE TABLE big WITH (parallel_workers = 2) AS SELECT g AS id FROM generate_series(1, 3000) AS g; ANALYZE big;
+	CREATE FUNCTION pass(i int) RETURNS int LANGUAGE plpgsql PARALLEL SAFE AS $$ BEGIN PERFORM FROM u; RETURN i; END $$});
+$holder->run('BEGIN; LOCK TABLE u');
+$reader{dba}->run('SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0');
+$reader{dba}->send('SELECT sum(pass(id)) FROM big');
+$node->poll_query_until('postgres', "SELECT count(wait_id) = 3 FROM lock_history.recent_waits() WHERE wait_end IS NULL AND $pid{dba} IN (pid, leader_pid)") or fail('no parallel query');
+LockHistory::flush($node);
+is(sql("SELECT level, pid = $pid{dba}, cardinality(members), backend_type, collapsed_count FROM lock_history.blocking_now"), "0|f||client backend|\n1|t|2|client backend|", 'leader and workers are one row');
+is(sql($now), sql($history), 'as in the history');
+is(sql("SELECT $wait FROM lock_history.recent_waits() WHERE wait_end IS NULL ORDER BY wait_id"), sql("SELECT $wait FROM lock_history.waits WHERE wait_end IS NULL ORDER BY wait_id"), '... and each is a wait of its own');
+$holder->run('COMMIT');
+$reader{dba}->answer;
+until_nobody_waits();
+
+sql('INSERT INTO t (i) VALUES (1)');
+$holder->run('BEGIN; UPDATE t SET i = 2');
+$alter->send('UPDATE t SET i = 3');
+LockHistory::wait_until_waiting($node, $alter);
+$node->poll_query_until('postgres', q{SELECT object ~ ', tuple' FROM lock_history.blocking_now WHERE level = 1}) or fail('no row');
+LockHistory::flush($node);
+like(sql('SELECT object FROM lock_history.blocking_now WHERE level = 1'), qr/^transaction \d+ \(pid $pid{h}\), tuple \(0,1\) of public\.t$/, 'a transaction with its session and its row');
+is(sql($now), sql($history), 'as in the history');
+is(sql("SELECT $wait FROM lock_history.recent_waits() WHERE wait_end IS NULL"), sql("SELECT $wait FROM lock_history.waits WHERE wait_end IS NULL"), '... and in waits');
+$holder->run('ROLLBACK');
+$alter->answer;
+until_nobody_waits();
+
 # ---- more ended waits than fit ----
 
 my $text = 'x' x 15_000;
@@ -231,15 +260,16 @@ for my $how (sort keys %death)
 {
 	my $pid = LockHistory::worker_pid($node);
 	$death{$how}->();
-	# All in one look: a second later the next worker is there.
+	# All in one look, since a second later the next worker is there; and only when
+	# it has been seen dead before, for the parts of a statement are read one by one.
 	my $seen;
 	LockHistory::until_true(sub {
-		$seen = sql("SELECT state.value, count(*), max(b.wait_id), bool_and(b.waited = b.taken_at - l.waitstart), bool_and(b.taken_at = as_of.value::timestamptz),
+		$seen = sql("SELECT value FROM lock_history.status() WHERE key = 'state'; SELECT state.value, count(*), max(b.wait_id), bool_and(b.waited = b.taken_at - l.waitstart), bool_and(b.taken_at = as_of.value::timestamptz),
 				(SELECT count(*) > 30 FROM lock_history.recent_waits())
 			FROM lock_history.status() AS state, lock_history.status() AS as_of, lock_history.blocking_now AS b
 			LEFT JOIN pg_locks AS l ON l.pid = b.pid AND NOT l.granted
 			WHERE state.key = 'state' AND as_of.key = 'live_as_of' GROUP BY state.value");
-		return $seen =~ /^not running/; }, "the worker is seen dead ($how)");
+		return $seen =~ s/^not running\n//; }, "the worker is seen dead ($how)");
 	is($seen, "not running|2|$id|t|t|t", "$how: graph and ended waits are there, and say how old they are");
 	my $died = sql('SELECT clock_timestamp()');
 	LockHistory::next_worker_pid($node, $pid);
