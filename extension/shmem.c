@@ -29,6 +29,7 @@ request_shmem(void)
 	if (previous_request_hook)
 		previous_request_hook();
 	RequestAddinShmemSpace(MAXALIGN(sizeof(PlhShared)));
+	RequestAddinShmemSpace(MAXALIGN(plh_failures_size()));
 	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
 }
 
@@ -56,6 +57,7 @@ start_shmem(void)
 		pg_atomic_init_u32(&plh_shared->short_lives, 0);
 		ConditionVariableInit(&plh_shared->flushed);
 	}
+	plh_start_failures();
 	LWLockRelease(AddinShmemInitLock);
 }
 

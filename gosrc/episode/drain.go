@@ -60,6 +60,9 @@ func (t *Tracker) merge(w *wait, second snapshot.Micros) {
 	s.Waits++
 	s.Total += duration
 	s.Longest = max(s.Longest, duration)
+	if w.outcome.IsFailure() {
+		s.Failed++
+	}
 	t.merged++
 }
 
@@ -106,11 +109,16 @@ func (w *wait) firstRoot() *snapshot.Session {
 }
 
 // Pending reports whether the next Drain will hand out ended waits.
-func (t *Tracker) Pending() bool { return len(t.closed) > 0 || len(t.short) > 0 }
+func (t *Tracker) Pending() bool {
+	return len(t.closed) > 0 || len(t.short) > 0 || len(t.found) > 0
+}
 
 // Drain hands out what became known since the previous one. A short wait of
 // the same second and key in the next Drain makes another row.
 func (t *Tracker) Drain(at snapshot.Micros, o DrainOptions) Drained {
+	if o.Decide {
+		t.decide(at, true)
+	}
 	d := Drained{Closed: t.closed, Short: t.short, Merged: t.merged}
 	t.closed, t.short, t.merged = nil, nil, 0
 	clear(t.shortIndex)
@@ -141,6 +149,7 @@ func (t *Tracker) Drain(at snapshot.Micros, o DrainOptions) Drained {
 			w.handedOut, w.changed = true, false
 		}
 	}
+	d.Deadlocks = t.drainDeadlocks()
 	return d
 }
 

@@ -94,7 +94,7 @@ func (s *stage) walk(at snapshot.Micros, queues ...queueOf) {
 
 func (s *stage) closedOnly(t *testing.T, at snapshot.Micros) history.Episode {
 	t.Helper()
-	d := s.Drain(at, DrainOptions{})
+	d := s.Drain(at, DrainOptions{Decide: true})
 	if len(d.Closed) != 1 || len(d.Short) != 0 || d.Merged != 0 {
 		t.Fatalf("got %d closed, %d short rows, %d merged; want one closed", len(d.Closed), len(d.Short), d.Merged)
 	}
@@ -388,7 +388,7 @@ func TestEdges(t *testing.T) {
 	// Nothing new.
 	s.walk(ms(201), queueOf{7, []int32{1}, []snapshot.Wait{w2, w3}})
 	s.sweep(ms(310), ended(2, 7, ms(2), snapshot.EndedGranted), ended(3, 7, ms(3), snapshot.EndedFailed))
-	d := s.Drain(ms(400), DrainOptions{})
+	d := s.Drain(ms(400), DrainOptions{Decide: true})
 	if len(d.Closed) != 2 {
 		t.Fatalf("%d closed, want 2", len(d.Closed))
 	}

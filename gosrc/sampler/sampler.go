@@ -27,6 +27,14 @@ const (
 	// walkEvery is how often an unchanged wait graph is walked again: blockers
 	// change state (idle in transaction) without any waiter changing.
 	walkEvery = 100 * time.Millisecond
+	// decideEvery is how soon Go looks again when it was not clear how a wait
+	// ended, though nothing happens.
+	decideEvery = 20 * time.Millisecond
+	// lastWaits is how long a stopping worker watches how the last waits end, and
+	// lastLook how often it looks. The server ends all sessions together; Go has 400 ms for all it
+	// does (extension/goload.c).
+	lastWaits = 50 * time.Millisecond
+	lastLook  = 2 * time.Millisecond
 	// restAfter is how long nobody has to wait until what a storm took is given
 	// back; sooner costs a collection between two waves.
 	restAfter = 30 * time.Second
@@ -46,6 +54,7 @@ const (
 	hintDisabled       = "Set pg_lock_history.enabled and pg_lock_history.track_locks to on and reload the configuration."
 	keyWait, keyLocks  = "probe wait", "probe locks"
 	keySessions        = "probe sessions"
+	keyFailures        = "probe failures"
 	keySettings        = "settings"
 	detailTrackLocks   = "pg_lock_history.track_locks was off"
 	detailEnabled      = "pg_lock_history.enabled was off"
@@ -102,15 +111,16 @@ type Sampler struct {
 	health  healthMeter
 
 	// Buffers that the probes fill; made once, grown when something did not fit.
-	wake    Wake
-	walk    Walk
-	known   []snapshot.Wait // waiters of the last sweep, in slot order
-	found   []snapshot.Wait
-	locks   []snapshot.Lock
-	holders []snapshot.Holder
-	queue   []snapshot.Queued
-	graph   snapshot.Graph
-	wanted  []Ref
+	wake     Wake
+	walk     Walk
+	known    []snapshot.Wait // waiters of the last sweep, in slot order
+	found    []snapshot.Wait
+	locks    []snapshot.Lock
+	holders  []snapshot.Holder
+	queue    []snapshot.Queued
+	graph    snapshot.Graph
+	wanted   []Ref
+	failures []snapshot.Failure
 
 	lastWait Monotonic // when somebody was last seen waiting
 	rested   bool      // since then
@@ -123,7 +133,8 @@ type Sampler struct {
 	failed    int  // waits in a row that failed
 	errors    int64
 	merged    int64
-	resumed   bool // the next sweep is the first after a hole or a pause
+	lost      int64 // records of failed waits that were written over
+	resumed   bool  // the next sweep is the first after a hole or a pause
 
 	number         int64
 	ticket         uint64 // highest flush() ticket asked for
@@ -216,6 +227,7 @@ func (s *Sampler) turn() (stop bool, err error) {
 	stop = w.Reasons&WokeStop != 0
 	stopping := w.Reasons&WokeStopping != 0
 	if stop {
+		s.watchTheEnd()
 		s.endPause(w.Now)
 	}
 	if stop || stopping || w.Reasons&WokeFlush != 0 || w.NowNs >= s.nextFlush {
@@ -231,6 +243,21 @@ func (s *Sampler) turn() (stop bool, err error) {
 		s.publish()
 	}
 	return stop, nil
+}
+
+// watchTheEnd learns how the last waits end, as far as that comes soon: a server
+// that stops ends its sessions and this worker in one go.
+func (s *Sampler) watchTheEnd() {
+	w := &s.wake
+	until := w.NowNs + Monotonic(lastWaits)
+	for s.watchesWaits() && w.NowNs < until {
+		time.Sleep(lastLook)
+		n, err := s.o.Probes.Wait(s.period(), w.NowNs, s.known, s.found, w)
+		if err != nil {
+			return // nothing is lost but the end of some waits
+		}
+		s.sweep(s.found[:n])
+	}
 }
 
 // rest has memory given back once after each time of waits.
@@ -255,12 +282,15 @@ func (s *Sampler) deadline() Monotonic {
 	if s.period() > 0 && (len(s.known) > 0 || s.walkOwed) && s.nextWalk < d {
 		d = s.nextWalk
 	}
+	if again := s.wake.NowNs + Monotonic(decideEvery); s.tracker.Undecided() && again < d {
+		d = again
+	}
 	return d
 }
 
 // pendingWork reports whether the next flush will have something to hand over.
 func (s *Sampler) pendingWork() bool {
-	return s.watchesWaits() || s.tracker.Pending() || len(s.gaps) > 0
+	return s.watchesWaits() || s.tracker.Pending() || s.tracker.Undecided() || len(s.gaps) > 0
 }
 
 // watchesWaits reports whether somebody waits, as far as we look: while
@@ -291,23 +321,18 @@ func (s *Sampler) sweep(found []snapshot.Wait) {
 	}
 	changed := w.Reasons&WokeChanged != 0
 	ticks := w.TicksDone
-	if !changed && len(found) == 0 && !s.resumed {
+	s.readFailures()
+	if !changed && len(found) == 0 && len(s.failures) == 0 && !s.tracker.Undecided() && !s.resumed {
 		return // a quiet turn
-	}
-	if s.resumed {
-		// The status may be that of a later wait: nobody looked in between.
-		for i := range found {
-			if found[i].Status != snapshot.Waiting {
-				found[i].Status = snapshot.EndedUnknown
-			}
-		}
 	}
 	previous := w.Previous
 	if previous == 0 {
 		previous = w.Now
 	}
-	s.tracker.Sweep(episode.Sweep{At: w.Now, Previous: previous, Ticks: ticks, Found: found, Resumed: s.resumed})
+	s.tracker.Sweep(episode.Sweep{At: w.Now, Previous: previous, Ticks: ticks, Found: found, Failed: s.failures, Resumed: s.resumed})
+	s.lost += s.tracker.TakeLost()
 	s.resumed = false
+	s.meetStrangers()
 
 	s.known = s.known[:0]
 	for i := range found {
@@ -371,11 +396,48 @@ func (s *Sampler) walkLocks() {
 	}
 }
 
-func (s *Sampler) readSessions(g *waitgraph.Graph) {
-	s.wanted = s.tracker.Wanted(g, s.wanted[:0])
-	if len(s.wanted) == 0 {
+// readFailures fetches what sessions have left behind of failed waits, after
+// the sweep at hand.
+func (s *Sampler) readFailures() {
+	clear(s.failures) // lets go of texts
+	s.failures = s.failures[:0]
+	if s.wake.Reasons&(WokeChanged|WokeFailed|WokeFlush|WokeStop) == 0 && !s.tracker.Undecided() && !s.resumed {
 		return
 	}
+	var err error
+	if s.failures, err = s.o.Probes.Failures(s.failures); err != nil {
+		s.errors++
+		s.o.Log.Add(report.Message{Level: report.Warning, Key: keyFailures, Text: "could not read how waits failed: " + err.Error(), Hint: hintProbeHasFailed})
+	}
+}
+
+// meetStrangers has the members of new deadlocks described whom no walk has seen.
+func (s *Sampler) meetStrangers() {
+	s.wanted = s.tracker.Strangers(s.wanted[:0])
+	if len(s.wanted) > 0 {
+		s.askSessions()
+	}
+	s.tracker.Introduce(func(slot, pid int32) *snapshot.Session {
+		found := s.cache.lookup(slot, pid)
+		if found == nil && slot < 0 {
+			found = s.cache.lookupPid(pid)
+		}
+		if found != nil {
+			s.o.Sink.WantSession(found)
+		}
+		return found
+	})
+}
+
+func (s *Sampler) readSessions(g *waitgraph.Graph) {
+	s.wanted = s.tracker.Wanted(g, s.wanted[:0])
+	if len(s.wanted) > 0 {
+		s.askSessions()
+	}
+}
+
+// askSessions reads the sessions wanted into the cache.
+func (s *Sampler) askSessions() {
 	textEach := s.o.Config.QueryLength
 	at := s.wake.Now
 	err := s.o.Probes.Sessions(s.wanted, textEach, func(_ int, raw *RawSession) {
@@ -425,7 +487,7 @@ func (s *Sampler) counters() counters {
 		cpu = time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 	}
 	return counters{cpu: cpu, rowsWritten: st.RowsWritten, rowsMerged: s.merged,
-		rowsDropped: st.RowsDropped, errors: s.errors + st.Errors}
+		rowsDropped: st.RowsDropped + s.lost, errors: s.errors + st.Errors}
 }
 
 // pause keeps account of the time in which sampling is switched off.
@@ -467,12 +529,12 @@ func (s *Sampler) flush(asked bool) {
 	s.nextFlush = w.NowNs + Monotonic(s.o.Config.FlushPeriod)
 	s.completeTo = w.Now
 
-	d := s.tracker.Drain(w.Now, episode.DrainOptions{RewriteOpen: s.o.Sink.RewriteOpen()})
+	d := s.tracker.Drain(w.Now, episode.DrainOptions{RewriteOpen: s.o.Sink.RewriteOpen(), Decide: asked})
 	s.merged += d.Merged
 	if asked {
 		s.health.close(w.Now, s.counters())
 	}
-	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(s.gaps) > 0 || s.watchesWaits()
+	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(s.gaps) > 0 || s.watchesWaits()
 	var health []history.Health
 	if s.health.due(w.Now, busy) {
 		health = s.health.take()
@@ -493,6 +555,7 @@ func (s *Sampler) flush(asked bool) {
 		Closed:     d.Closed,
 		Open:       d.Open,
 		Short:      d.Short,
+		Deadlocks:  d.Deadlocks,
 		Gaps:       s.gaps,
 		Health:     health,
 		Ticket:     s.ticket,
@@ -535,7 +598,7 @@ func (s *Sampler) publish() {
 		Errors:      uint64(s.errors + sink.Errors),
 		RowsWritten: uint64(sink.RowsWritten),
 		RowsMerged:  uint64(s.merged),
-		RowsDropped: uint64(sink.RowsDropped),
+		RowsDropped: uint64(sink.RowsDropped + s.lost),
 		QueueBytes:  uint64(s.o.Sink.Queued()),
 	}
 	if st.LastError == "" {

@@ -27,6 +27,9 @@ type server struct {
 	queue   []snapshot.Queued
 	busy    int // Locks answers ErrBusy this often
 
+	failures []snapshot.Failure // left by sessions, not yet read
+	pids     map[int32]int32    // slots by pid, for those asked for by pid alone
+
 	last     snapshot.Micros
 	walks    int
 	insisted int
@@ -82,6 +85,9 @@ func (s *server) Wait(period time.Duration, deadline Monotonic, known, found []s
 			n, changed = s.compare(known, found, w)
 			if changed {
 				w.Reasons |= WokeChanged
+			}
+			if len(s.failures) > 0 {
+				w.Reasons |= WokeFailed
 			}
 		}
 		if Monotonic(s.now) >= deadline {
@@ -146,10 +152,19 @@ func (s *server) Locks(_ []snapshot.Wait, insist bool, locks []snapshot.Lock, ho
 func (s *server) Sessions(refs []Ref, textEach int, each func(int, *RawSession)) error {
 	s.asked = append(s.asked, refs...)
 	for i, r := range refs {
+		if r.Slot == -1 {
+			r.Slot = s.pids[r.Pid]
+		}
 		each(i, &RawSession{Status: snapshot.SessionFound, Slot: r.Slot, Pid: r.Pid, State: snapshot.StateActive,
 			BackendStart: start.Add(-time.Hour), Text: []byte(fmt.Sprintf("statement of %d, at most %d bytes", r.Pid, textEach))})
 	}
 	return nil
+}
+
+func (s *server) Failures(dst []snapshot.Failure) ([]snapshot.Failure, error) {
+	dst = append(dst, s.failures...)
+	s.failures = nil
+	return dst, nil
 }
 
 func (s *server) Settings() ([]byte, error) { return []byte(s.settings), nil }
@@ -392,8 +407,8 @@ func TestSwitchedOffTimeIsAGap(t *testing.T) {
 		t.Errorf("gap from %v to %v, want from 2 s to 5 s", b, e)
 	}
 	closed := sink.closedEpisodes()
-	if len(closed) != 1 || closed[0].Outcome != history.Unknown {
-		t.Fatalf("ended %+v, want one wait of unknown outcome: nobody looked when it ended", closed)
+	if len(closed) != 1 || closed[0].Outcome != history.Granted {
+		t.Fatalf("ended %+v, want one wait that was granted: it left no record of a failure", closed)
 	}
 	if end := closed[0].End.Sub(start); end > 2100*time.Millisecond {
 		t.Errorf("ended at %v, want at the last sight of it", end)
@@ -551,5 +566,67 @@ func TestQuietTurnAllocatesNothing(t *testing.T) {
 	srv.shown = make([]Status, 0, 1000)
 	if n := testing.AllocsPerRun(20, turn); n != 0 {
 		t.Errorf("a quiet turn allocates %v times", n)
+	}
+}
+
+// fails has the waiter give up, and leave its record after the sweep that misses it.
+func fails(reason snapshot.FailReason, text string) func(*server) {
+	return func(s *server) {
+		f := snapshot.Failure{Slot: 1, Pid: 101, WaitStart: s.waits[0].WaitStart, FailedAt: s.wall(), Mode: 8, Reason: reason, Text: text}
+		nobodyWaits(s)
+		s.failures = append(s.failures, f)
+	}
+}
+
+func TestFailedWaits(t *testing.T) {
+	tests := []struct {
+		name   string
+		script []moment
+		length time.Duration
+		want   history.Outcome
+	}{
+		{"record and end in one turn", []moment{{at: 2 * time.Second, do: fails(snapshot.FailLockTimeout, "")}}, 4 * time.Second, history.LockTimeout},
+		{"at the stop", []moment{{at: 2005 * time.Millisecond, do: fails(snapshot.FailServerStop, "")}}, 2 * time.Second, history.ServerStop},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := &server{script: append([]moment{{at: time.Second, do: alterWaits}}, tt.script...)}
+			if tt.length == 2*time.Second { // the stop comes first
+				last := srv.script[1]
+				srv.script = srv.script[:1]
+				srv.script = append(srv.script, moment{at: tt.length, reasons: WokeStop}, last)
+				tt.length = time.Hour
+			}
+			sink := &recorder{}
+			play(t, srv, sink, testConfig(), tt.length)
+			closed := sink.closedEpisodes()
+			if len(closed) != 1 || closed[0].Outcome != tt.want {
+				t.Fatalf("ended %+v, want one with %v", closed, tt.want)
+			}
+		})
+	}
+}
+
+func TestDeadlockOfStrangersIsDescribed(t *testing.T) {
+	const text = "Process 201 waits for ShareLock on transaction 8; blocked by process 202.\nProcess 202 waits for ShareLock on transaction 9; blocked by process 201."
+	srv := &server{pids: map[int32]int32{202: 7}, script: []moment{{at: time.Second, do: func(s *server) {
+		s.failures = append(s.failures, snapshot.Failure{Slot: 6, Pid: 201, WaitStart: s.wall() - 1000, FailedAt: s.wall(), Mode: 5, Reason: snapshot.FailDeadlock, Text: text})
+	}}}}
+	sink := &recorder{}
+	play(t, srv, sink, testConfig(), 3*time.Second)
+	var found []history.Deadlock
+	for _, b := range sink.batches {
+		found = append(found, b.Deadlocks...)
+	}
+	if len(found) != 1 || len(found[0].Members) != 2 {
+		t.Fatalf("got %+v", found)
+	}
+	for i, want := range []struct {
+		slot  int32
+		query string
+	}{{6, "statement of 201, at most 64 bytes"}, {7, "statement of 202, at most 64 bytes"}} {
+		if m := found[0].Members[i]; m.Session.Slot != want.slot || m.Session.Query != want.query || m.IsVictim != (i == 0) {
+			t.Errorf("member %d: %+v", i, m.Session)
+		}
 	}
 }
