@@ -11,7 +11,7 @@ GRANT regress_plh_group TO regress_plh_reader;
 -- by hand what a grant to a reader is: the views, and the functions with what they read
 GRANT USAGE ON SCHEMA lock_history TO regress_plh_reader;
 GRANT SELECT ON lock_history.waits, lock_history.blocking, lock_history.root_blockers, lock_history.short_waits,
-    lock_history.gaps, lock_history.health, lock_history.process, lock_history.wait_episode, lock_history.node_state,
+    lock_history.gaps, lock_history.health, lock_history.deadlocks, lock_history.process, lock_history.wait_episode, lock_history.node_state,
     lock_history.ring_segment TO regress_plh_reader;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lock_history TO regress_plh_reader;
 REVOKE EXECUTE ON FUNCTION lock_history.announce() FROM regress_plh_reader;
@@ -25,6 +25,8 @@ SELECT pg_temp.add_actor(n, 101, role => 'regress_plh_own'), pg_temp.add_actor(n
        pg_temp.add_wait('episode', n, n * 1000 + 5, 101, 8, 30, 40, ARRAY[(1,102,2,30,NULL), (3,102,0,30,NULL)]::pg_temp.edge[], 1, lock => 2)
 FROM (VALUES (:here), (:elsewhere)) AS v(n) \g /dev/null
 INSERT INTO lock_history.short_wait_0 (seg, node_id, at, locktype, query_id, waits, total_ms, max_ms) VALUES (0, :here, pg_temp.t(0), 'relation', 42, 3, 9, 5);
+INSERT INTO lock_history.deadlock_0 (seg, node_id, run, at, deadlock_id, member, pid, is_victim, waits_for, actor_id, object, mode)
+SELECT 0, :here, 1, pg_temp.t(5), 1, m, 100 + m, m = 1, 103 - m, 100 + m, 'public.t', 'ShareLock' FROM generate_series(1, 2) AS m;
 GRANT EXECUTE ON FUNCTION pg_temp.t(numeric) TO PUBLIC;
 
 -- the reader
@@ -37,6 +39,7 @@ SELECT pid, level, query, client_addr FROM lock_history.blocking_tree_at(pg_temp
 SELECT n.node, b.blocker_pid, b.kind, b.blocker_query, b.blocker_client_addr
 FROM lock_history.node_state AS n, lock_history.blocking_all(n.node_id * 1000 + 4) AS b ORDER BY n.node, b.kind, b.blocker_pid;
 SELECT node, waits, query_id FROM lock_history.short_waits;
+SELECT pid, is_victim, waits_for, object, usename, query, query_id, client_addr FROM lock_history.deadlocks ORDER BY member;
 SELECT waiting, roots FROM lock_history.worst_moments(node => 'here');
 SELECT count(*) FROM lock_history.health;
 SELECT count(*) FROM lock_history.gaps WHERE node = 'none';
@@ -59,6 +62,7 @@ SELECT node, pid, query, query_id, client_addr FROM lock_history.waits WHERE nod
 SELECT pid, query FROM lock_history.blocking_tree_at(pg_temp.t(15), 'elsewhere');
 SELECT count(*) FROM lock_history.blocking_all(:here * 1000 + 4);
 SELECT query_id FROM lock_history.short_waits;
+SELECT pid, query, query_id, client_addr FROM lock_history.deadlocks ORDER BY member;
 SELECT count(*) FROM lock_history.gaps WHERE node = 'none';
 SELECT count(*) FROM lock_history.status() WHERE key IN ('state', 'ring_fill', 'nodes');
 SELECT query FROM lock_history.actor;

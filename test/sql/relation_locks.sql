@@ -36,7 +36,8 @@ FROM (VALUES
     (7, 'health', 'SELECT * FROM lock_history.health'),
     (8, 'blocking_tree_at', $$SELECT * FROM lock_history.blocking_tree_at('2026-03-01 14:30:01+00')$$),
     (9, 'blocking_all', 'SELECT * FROM lock_history.blocking_all(3)'),
-    (10, 'worst_moments', 'SELECT * FROM lock_history.worst_moments()')
+    (10, 'worst_moments', 'SELECT * FROM lock_history.worst_moments()'),
+    (11, 'deadlocks', 'SELECT * FROM lock_history.deadlocks')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
