@@ -7,17 +7,20 @@
  * heavyweight lock, MyProc->waitStatus stays at OK or ERROR until the process
  * waits again.  The error of a failed wait is raised when the status is ERROR
  * already and before the process does anything else, so whoever looks at the
- * status in an error sees each failure.  Three places look:
+ * status in an error sees each failure.  Two places look:
  *
  * - a context callback at the bottom of error_context_stack.  The server calls it
  *	 for every error while it is raised: also for one that log_min_messages or
  *	 client_min_messages hide, and for one that an EXCEPTION block will catch.
  *	 It adds no context.  It is put there in the postmaster and inherited; a
  *	 process that has recovered from an error has an empty stack, and gets it
- *	 back at the next end of a transaction.
- * - the log hook, for an error that comes before that;
- * - the callbacks at the abort of a transaction or subtransaction.  By then the
- *	 error is out of reach: such a record says "failed" and no more.
+ *	 back at the next end of a transaction or subtransaction.
+ * - the callbacks at the abort of a transaction or subtransaction, for
+ *	 what may have happened before that.  By then the error is out of reach: such
+ *	 a record says "failed" and no more.
+ *
+ * (The log hook would be too late and too little: an error that is not logged or
+ * that is caught does not come by there.)
  *
  * So: no record of a wait, by the time its process waits again or has left its
  * slot, means that the lock was granted.
@@ -38,7 +41,6 @@
 #include "miscadmin.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
-#include "utils/elog.h"
 #include "utils/memutils.h"
 #include "utils/timeout.h"
 
@@ -61,7 +63,6 @@
 /* Set in the postmaster, inherited by every process; never changed later. */
 PlhFailures *plh_failures = NULL;
 
-static emit_log_hook_type previous_log_hook = NULL;
 static MemoryContext error_copy;
 
 /* Of this process: start of the wait that was last reported as failed. */
@@ -209,6 +210,10 @@ report_failure(const ErrorData *error)
 
 	/* A full barrier: whoever sees the news sees the record. */
 	(void) pg_atomic_fetch_add_u64(&plh_failures->news, 1);
+
+	/* Its members go on at once: the sooner they are looked at, the better. */
+	if (record->reason == PLH_FAIL_DEADLOCK)
+		plh_wake_worker();
 }
 
 /*
@@ -237,15 +242,6 @@ on_error(void *arg)
 	MemoryContextReset(error_copy);
 }
 
-static void
-on_log(ErrorData *error)
-{
-	if (wait_has_failed() && error->elevel >= ERROR && !is_reported())
-		report_failure(error);
-	if (previous_log_hook)
-		previous_log_hook(error);
-}
-
 /* Where a process has lost our callback, nothing is below its stack. */
 static inline void
 watch_errors(void)
@@ -268,6 +264,7 @@ on_subtransaction(SubXactEvent event, SubTransactionId subid, SubTransactionId p
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB && wait_has_failed() && !is_reported())
 		report_failure(NULL);
+	watch_errors();				/* the error may have ended in a savepoint */
 }
 
 /* In the postmaster, while preloading; every process inherits all of it. */
@@ -278,7 +275,5 @@ plh_register_error_hooks(void)
 									   ERROR_COPY_ROOM, ERROR_COPY_ROOM, ERROR_COPY_ROOM);
 	RegisterXactCallback(on_transaction, NULL);
 	RegisterSubXactCallback(on_subtransaction, NULL);
-	previous_log_hook = emit_log_hook;
-	emit_log_hook = on_log;
 	watch_errors();
 }
