@@ -159,6 +159,7 @@ fuzz:
 	@test/tools/fuzz.sh $(FUZZ_TIME)
 bench: deps
 	@PG_CONFIG='$(PG_CONFIG)' test/bench/run.sh
+	@PG_CONFIG='$(PG_CONFIG)' test/bench/callbacks.sh
 
 # ---- style ----
 
