@@ -5,14 +5,16 @@
 #
 #   subtransactions   one statement of EXCEPTION blocks that catch nothing
 #   errors            the same, each catching an error
-#   transactions      pgbench -S -M prepared with one client
+#   transactions      one statement of COMMITs with a SELECT in between
 #
-# Environment: ROUNDS [15], LOOPS [300000] blocks, TRANSACTIONS [30000].
+# Figures are processor time of the session: others share the machine.
+#
+# Environment: ROUNDS [41], LOOPS [100000].
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=test/tools/throwaway.sh
 . test/tools/throwaway.sh
-ROUNDS=${ROUNDS:-15} LOOPS=${LOOPS:-300000} TRANSACTIONS=${TRANSACTIONS:-30000}
+ROUNDS=${ROUNDS:-41} LOOPS=${LOOPS:-100000}
 
 throwaway_begin
 install_here "$THROWAWAY"
@@ -25,22 +27,18 @@ CONF
 with=$PORT
 
 sql() { as_server_user "$BINDIR/psql" -XAtq -v ON_ERROR_STOP=1 -h "$SOCKET_DIR" -p "$1" -U postgres -d postgres -c "$2"; }
-bench() { as_server_user "$BINDIR/pgbench" -h "$SOCKET_DIR" -p "$1" -U postgres "${@:2}" postgres 2>&1; }
-for port in "$without" "$with"; do
-	bench "$port" -i -q >/dev/null
-done
 
-# Microseconds for one block; the server's own clock.
-blocks() {
-	sql "$1" "DO 'DECLARE began timestamptz := clock_timestamp(); BEGIN
-		FOR i IN 1 .. $2 LOOP BEGIN $3 EXCEPTION WHEN OTHERS THEN NULL; END; END LOOP;
-		RAISE NOTICE ''%'', extract(epoch FROM clock_timestamp() - began) * 1e6 / $2; END'" 2>&1 | awk '{ print $NF }'
+# loop PORT COUNT STATEMENTS: nanoseconds of processor time for each turn.
+loop() {
+	sql "$1" "DO 'DECLARE began bigint := split_part(pg_read_file(''/proc/self/schedstat''), '' '', 1); BEGIN
+		FOR i IN 1 .. $2 LOOP $3 END LOOP;
+		RAISE NOTICE ''%'', (split_part(pg_read_file(''/proc/self/schedstat''), '' '', 1)::bigint - began) / $2.0; END'" 2>&1 | awk '{ print $NF }'
 }
 measure() {
 	case $2 in
-	subtransactions) blocks "$1" "$LOOPS" 'NULL;' ;;
-	errors) blocks "$1" $((LOOPS / 10)) 'RAISE division_by_zero;' ;;
-	transactions) bench "$1" -n -S -M prepared -t "$TRANSACTIONS" | awk '/^tps/ { printf "%.3f\n", 1e6 / $3 }' ;;
+	subtransactions) loop "$1" "$LOOPS" 'BEGIN NULL; EXCEPTION WHEN OTHERS THEN NULL; END;' ;;
+	errors) loop "$1" $((LOOPS / 5)) 'BEGIN RAISE division_by_zero; EXCEPTION WHEN OTHERS THEN NULL; END;' ;;
+	transactions) loop "$1" $((LOOPS / 2)) 'PERFORM relname FROM pg_class WHERE oid = 1259; COMMIT;' ;;
 	esac
 }
 
@@ -63,10 +61,10 @@ function sorted(list, v,   n, i, j, t) {
 	for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t }
 	return n
 }
-function show(list,   v, n) { n = sorted(list, v); return sprintf("%.3f (%.3f to %.3f), quartiles %.3f and %.3f", v[int((n + 1) / 2)], v[1], v[n], v[int((n + 3) / 4)], v[int((3 * n + 3) / 4)]) }
+function show(list, form,   v, n) { n = sorted(list, v); return sprintf(form " (" form " to " form "), quartiles " form " and " form, v[int((n + 1) / 2)], v[1], v[n], v[int((n + 3) / 4)], v[int((3 * n + 3) / 4)]) }
 { if (!($1 in without)) order[++kinds] = $1; without[$1] = without[$1] " " $2; with[$1] = with[$1] " " $3; ratio[$1] = ratio[$1] " " $3 / $2 }
 END {
 	for (k = 1; k <= kinds; k++) {
-		printf "%s\n    without, us   %s\n    with, us      %s\n    ratio         %s\n", order[k], show(without[order[k]]), show(with[order[k]]), show(ratio[order[k]])
+		printf "%s\n    without, ns   %s\n    with, ns      %s\n    ratio         %s\n", order[k], show(without[order[k]], "%.0f"), show(with[order[k]], "%.0f"), show(ratio[order[k]], "%.3f")
 	}
 }' "$THROWAWAY/pairs"
