@@ -140,28 +140,25 @@ is_message(const ErrorData *error, const char *id)
 	return error->message_id != NULL && strncmp(error->message_id, id, strlen(id)) == 0;
 }
 
-/* What the error of a failed wait says of it.  SQLSTATEs and identifiers are those of the server alone: RAISE has others. */
+/*
+ * What the error of a failed wait says of it.  An error of RAISE has another
+ * identifier than those of the server.
+ */
 static int32
 reason_of(const ErrorData *error)
 {
 	if (error->elevel >= FATAL)
 		return error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN && plh_server_is_stopping() ?
 			PLH_FAIL_SERVER_STOP : PLH_FAIL_TERMINATED;
-	switch (error->sqlerrcode)
-	{
-		case ERRCODE_T_R_DEADLOCK_DETECTED:
-			return is_message(error, "deadlock detected") ? PLH_FAIL_DEADLOCK : PLH_FAIL_FAILED;
-		case ERRCODE_LOCK_NOT_AVAILABLE:
-			return is_message(error, "canceling statement due to lock timeout") ? PLH_FAIL_LOCK_TIMEOUT : PLH_FAIL_FAILED;
-		case ERRCODE_QUERY_CANCELED:
-			if (is_message(error, "canceling statement due to statement timeout"))
-				return PLH_FAIL_STATEMENT_TIMEOUT;
-			return is_message(error, "canceling ") ? PLH_FAIL_CANCELLED : PLH_FAIL_FAILED;
-		case ERRCODE_T_R_SERIALIZATION_FAILURE:
-			return is_message(error, "canceling ") ? PLH_FAIL_CANCELLED : PLH_FAIL_FAILED;
-		default:
-			return PLH_FAIL_FAILED;
-	}
+	if (error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED && is_message(error, "deadlock detected"))
+		return PLH_FAIL_DEADLOCK;
+	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && is_message(error, "canceling statement due to lock timeout"))
+		return PLH_FAIL_LOCK_TIMEOUT;
+	/* The same SQLSTATE as a cancel's. */
+	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED && is_message(error, "canceling statement due to statement timeout"))
+		return PLH_FAIL_STATEMENT_TIMEOUT;
+	/* By a user, autovacuum by the session it blocks, on a standby by the replay (with several SQLSTATEs). */
+	return is_message(error, "canceling ") ? PLH_FAIL_CANCELLED : PLH_FAIL_FAILED;
 }
 
 /*
