@@ -76,7 +76,8 @@ $end->('terminated', 'pg_terminate_backend', 'terminated-');
 my $next = LockHistory::session($node, 'next');
 $next->send("DO 'BEGIN PERFORM set_config(''lock_timeout'', ''150ms'', true); $give_up PERFORM set_config(''lock_timeout'', ''0'', true); LOCK TABLE t; END'");
 LockHistory::wait_until_waiting($node, $next);
-$node->poll_query_until('postgres', 'SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND mode = \'AccessExclusiveLock\' AND pid = ' . $next->pid . ')');
+$node->poll_query_until('postgres', q{SELECT lock_history.flush() AND EXISTS (SELECT FROM lock_history.waits
+	WHERE application_name = 'next' AND mode = 'AccessExclusiveLock' AND wait_end IS NULL)});
 let_go();
 $next->answer;
 $next->quit;
