@@ -250,7 +250,7 @@ func (s *Sampler) turn() (stop bool, err error) {
 func (s *Sampler) watchTheEnd() {
 	w := &s.wake
 	until := w.NowNs + Monotonic(lastWaits)
-	for s.watchesWaits() && w.NowNs < until {
+	for (s.watchesWaits() || s.tracker.Undecided()) && w.NowNs < until {
 		time.Sleep(lastLook)
 		n, err := s.o.Probes.Wait(s.period(), w.NowNs, s.known, s.found, w)
 		if err != nil {

@@ -27,8 +27,9 @@ type server struct {
 	queue   []snapshot.Queued
 	busy    int // Locks answers ErrBusy this often
 
-	failures []snapshot.Failure // left by sessions, not yet read
-	pids     map[int32]int32    // slots by pid, for those asked for by pid alone
+	failures []snapshot.Failure  // left by sessions, not yet read
+	ended    snapshot.WaitStatus // of waits that are over; 0: granted
+	pids     map[int32]int32     // slots by pid, for those asked for by pid alone
 
 	last     snapshot.Micros
 	walks    int
@@ -102,6 +103,9 @@ func (s *server) Wait(period time.Duration, deadline Monotonic, known, found []s
 
 func (s *server) compare(known, found []snapshot.Wait, w *Wake) (n int, changed bool) {
 	add := func(row snapshot.Wait, status snapshot.WaitStatus) {
+		if status == snapshot.EndedGranted && s.ended != snapshot.Waiting {
+			status = s.ended
+		}
 		row.Status = status
 		found[n] = row
 		n++
@@ -579,26 +583,26 @@ func fails(reason snapshot.FailReason, text string) func(*server) {
 }
 
 func TestFailedWaits(t *testing.T) {
+	record := func(s *server) {
+		s.failures = append(s.failures, snapshot.Failure{Slot: 1, Pid: 101, WaitStart: start.Add(time.Second), FailedAt: s.wall(), Mode: 8, Reason: snapshot.FailCancelled})
+	}
+	stop := moment{at: 2 * time.Second, reasons: WokeStop}
 	tests := []struct {
 		name   string
 		script []moment
-		length time.Duration
 		want   history.Outcome
 	}{
-		{"record and end in one turn", []moment{{at: 2 * time.Second, do: fails(snapshot.FailLockTimeout, "")}}, 4 * time.Second, history.LockTimeout},
-		{"at the stop", []moment{{at: 2005 * time.Millisecond, do: fails(snapshot.FailServerStop, "")}}, 2 * time.Second, history.ServerStop},
+		{"record and end in one turn", []moment{{at: 1500 * time.Millisecond, do: fails(snapshot.FailLockTimeout, "")}, stop}, history.LockTimeout},
+		{"the record a little later", []moment{{at: 1500 * time.Millisecond, do: nobodyWaits}, {at: 1530 * time.Millisecond, do: record}, stop}, history.Cancelled},
+		{"after the stop", []moment{stop, {at: 2005 * time.Millisecond, do: fails(snapshot.FailServerStop, "")}}, history.ServerStop},
+		{"the record after the stop", []moment{{at: 1995 * time.Millisecond, do: nobodyWaits}, stop, {at: 2015 * time.Millisecond, do: record}}, history.Cancelled},
+		{"no record", []moment{{at: 1995 * time.Millisecond, do: nobodyWaits}, stop}, history.Failed},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			srv := &server{script: append([]moment{{at: time.Second, do: alterWaits}}, tt.script...)}
-			if tt.length == 2*time.Second { // the stop comes first
-				last := srv.script[1]
-				srv.script = srv.script[:1]
-				srv.script = append(srv.script, moment{at: tt.length, reasons: WokeStop}, last)
-				tt.length = time.Hour
-			}
+			srv := &server{ended: snapshot.EndedFailed, script: append([]moment{{at: time.Second, do: alterWaits}}, tt.script...)}
 			sink := &recorder{}
-			play(t, srv, sink, testConfig(), tt.length)
+			play(t, srv, sink, testConfig(), time.Hour)
 			closed := sink.closedEpisodes()
 			if len(closed) != 1 || closed[0].Outcome != tt.want {
 				t.Fatalf("ended %+v, want one with %v", closed, tt.want)

@@ -145,14 +145,14 @@ for my $how ('terminated', 'granted')
 $_->quit for $holder;
 $node->stop;
 
-# The end of the server, told to another one.
+# The end of the server, told to another one. A prepared transaction holds the
+# lock: a session might release it before the waiter is told to end.
 my $far = LockHistory::cluster('far');
 my $near = LockHistory::cluster('near', extension => 0,
-	settings => "pg_lock_history.node_name = 'near'\npg_lock_history.conninfo = '" . ($far->connstr('postgres') =~ s/'/''/gr) . "'");
+	settings => "max_prepared_transactions = 2\npg_lock_history.node_name = 'near'\npg_lock_history.conninfo = '" . ($far->connstr('postgres') =~ s/'/''/gr) . "'");
 $far->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM lock_history.node_state WHERE node = 'near')});
-my $first = LockHistory::session($near, 'first');
 my $last = LockHistory::session($near, 'last');
-$first->run('SELECT pg_advisory_lock(1)');
+$last->run(q{BEGIN; SELECT pg_advisory_xact_lock(1); PREPARE TRANSACTION 'holder'});
 $last->send('SELECT pg_advisory_lock(1)');
 LockHistory::wait_until_waiting($near, $last);
 $far->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM lock_history.waits WHERE node = 'near' AND wait_end IS NULL)});
