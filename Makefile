@@ -28,6 +28,7 @@ SQL_PARTS = \
 	sql/parts/43_short_waits.sql \
 	sql/parts/44_gaps.sql \
 	sql/parts/45_health.sql \
+	sql/parts/46_deadlocks.sql \
 	sql/parts/50_forest.sql \
 	sql/parts/51_blocking_tree_at.sql \
 	sql/parts/52_worst_moments.sql \
@@ -162,7 +163,7 @@ FUZZ_TIME ?= 20s
 fuzz:
 	@test/tools/fuzz.sh $(FUZZ_TIME)
 bench: deps
-	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(if $(filter reading,$(CASE)),reading,run).sh
+	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(or $(filter reading callbacks,$(CASE)),run).sh
 
 # ---- style ----
 

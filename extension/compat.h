@@ -47,6 +47,9 @@
 /* Processes there can be: MaxBackends and the auxiliary ones, prepared dummies excluded. */
 #define PLH_MAX_PROCESSES() ((uint32) ProcGlobal->allProcCount)
 
+/* The same, before shared memory is made. */
+#define PLH_MAX_PROCESSES_AT_REQUEST() ((Size) (MaxBackends + NUM_AUXILIARY_PROCS))
+
 static inline int32
 plh_slot_of(const PGPROC *proc)
 {

@@ -31,5 +31,6 @@ _PG_init(void)
 	if (plh_enable_query_id)
 		EnableQueryId();
 	plh_register_shmem();
+	plh_register_error_hooks();
 	plh_register_worker();
 }

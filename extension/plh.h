@@ -75,6 +75,79 @@ typedef struct PlhShared
 
 #define PLH_NO_SLOT PG_UINT32_MAX
 
+/* ---- errhook.c: waits that failed, as their sessions saw it ---- */
+
+/*
+ * Records kept for each slot, one less of them to be read: bounds how many
+ * failed waits of one session the worker learns of between two of its looks.
+ */
+#define PLH_FAILURES_KEPT 8
+
+/* Written by the process in the slot, see written; the worker copies and checks. */
+typedef struct PlhFailureRecord
+{
+	TimestampTz backend_start;
+	TimestampTz wait_start;		/* 0: the wait had not begun, or its start is not known */
+	TimestampTz failed_at;
+	uint64		text;			/* number of its PlhDeadlockText, 0 for none */
+	int32		pid;
+	int16		mode;
+	int16		reason;			/* PlhFailReason */
+} PlhFailureRecord;
+
+typedef struct PlhSlotFailures
+{
+	/*
+	 * Records written so far; the next one goes to ring[written %
+	 * PLH_FAILURES_KEPT].  Written by the process in the slot alone, after the record
+	 * and a barrier, and goes on with the next process; read by the worker.
+	 */
+	pg_atomic_uint64 written;
+	PlhFailureRecord ring[PLH_FAILURES_KEPT];
+} PlhSlotFailures;
+
+/* Deadlocks between two looks of the worker whose text is not lost. */
+#define PLH_DEADLOCK_TEXTS 32
+#define PLH_DEADLOCK_TEXT_SIZE 4096
+
+typedef struct PlhDeadlockText
+{
+	/*
+	 * Odd while the text is being written.  A session makes it odd by
+	 * compare-and-swap, or gives up; so there is one writer at a time, and a
+	 * reader that finds it even and the same before and after has a good copy.
+	 */
+	pg_atomic_uint32 turn;
+
+	/* All below are written by the session that made turn odd. */
+	uint32		length;
+	uint64		number;			/* which of all texts it is */
+	bool		is_cut;
+	char		text[PLH_DEADLOCK_TEXT_SIZE];	/* the detail of the error, no NUL */
+} PlhDeadlockText;
+
+typedef struct PlhFailures
+{
+	/* Raised by any session after each record; the sweep reads it. */
+	pg_atomic_uint64 news;
+
+	/* Number of the next text; taken by any session. */
+	pg_atomic_uint64 next_text;
+
+	PlhDeadlockText texts[PLH_DEADLOCK_TEXTS];
+	PlhSlotFailures slots[FLEXIBLE_ARRAY_MEMBER];	/* by number of the PGPROC */
+} PlhFailures;
+
+/* NULL when the library was not preloaded. */
+extern PlhFailures *plh_failures;
+
+extern Size plh_failures_size(void);
+extern void plh_start_failures(void);
+extern void plh_register_error_hooks(void);
+
+/* The worker's side, in probe_failures.c. */
+extern bool plh_failures_are_news(void);
+
 /* NULL when the library was not preloaded. */
 extern PlhShared *plh_shared;
 
@@ -159,6 +232,7 @@ extern bool plh_go_has_died(void);
 extern void plh_prepare_wait_probe(void);
 extern void plh_prepare_lock_probe(void);
 extern void plh_prepare_session_probe(void);
+extern void plh_prepare_failure_probe(void);
 
 extern int	plh_wake_fd(void);
 
@@ -180,6 +254,8 @@ extern int32_t plh_probe_log(int32_t level, const char *message, uint32_t messag
 							 const char *hint, uint32_t hint_length);
 extern int32_t plh_probe_publish(const PlhStatus *status);
 extern int32_t plh_probe_flushed(uint64_t ticket);
+extern int32_t plh_probe_failures(PlhFailure *failures, uint32_t room,
+								  char *text, uint32_t text_room, uint32_t *n_failures);
 extern int32_t plh_probe_last_error(char *text, uint32_t room);
 extern int32_t plh_probe_spare_slot(int32_t *spare);
 

@@ -38,7 +38,9 @@ typedef enum PlhWaitStatus
 	PLH_WAITING = 0,
 	PLH_ENDED_GRANTED = 1,		/* waits no more, the lock was granted */
 	PLH_ENDED_FAILED = 2,		/* waits no more, the lock was not granted */
-	PLH_ENDED_UNKNOWN = 3		/* the process is gone or waits again already */
+	PLH_ENDED_UNKNOWN = 3,		/* waits no more, how was not to be seen yet */
+	PLH_ENDED_LEFT = 4			/* the process waits again already, or has left the
+								 * slot: granted, unless there is a PlhFailure */
 } PlhWaitStatus;
 
 typedef struct PlhWait
@@ -60,6 +62,7 @@ typedef struct PlhWait
 #define PLH_WAKE_NOTIFY		0x20	/* wake_fd was written by a goroutine */
 #define PLH_WAKE_STOPPING	0x40	/* postmaster.pid says the server is stopping */
 #define PLH_WAKE_POKED		0x80	/* the extension was created in this server */
+#define PLH_WAKE_FAILED		0x100	/* there are records of failed waits to be read */
 
 /*
  * Histogram of nanoseconds: bucket i counts values v with i = 4*log2(v) in
@@ -213,7 +216,7 @@ typedef struct PlhSession
 	int64_t		query_start;
 	int64_t		state_change;
 	int64_t		query_id;		/* 0 = none */
-	int32_t		slot;			/* in */
+	int32_t		slot;			/* in; -1: wherever pid is, and out */
 	int32_t		pid;			/* in */
 	int32_t		status;			/* PlhSessionStatus */
 	int32_t		state;			/* PlhState */
@@ -229,6 +232,34 @@ typedef struct PlhSession
 	char		application_name[64];
 	char		client_addr[64];	/* numeric; empty for a socket or none */
 } PlhSession;
+
+/* ---- waits that failed, as their sessions saw it ---- */
+
+typedef enum PlhFailReason
+{
+	PLH_FAIL_FAILED = 0,		/* not to be told from the error, or it was not seen */
+	PLH_FAIL_LOCK_TIMEOUT = 1,
+	PLH_FAIL_STATEMENT_TIMEOUT = 2,
+	PLH_FAIL_CANCELLED = 3,
+	PLH_FAIL_TERMINATED = 4,
+	PLH_FAIL_DEADLOCK = 5,
+	PLH_FAIL_SERVER_STOP = 6
+} PlhFailReason;
+
+typedef struct PlhFailure
+{
+	int64_t		backend_start;
+	int64_t		wait_start;		/* 0: a deadlock that was found before the wait began */
+	int64_t		failed_at;
+	int32_t		slot;
+	int32_t		pid;			/* 0: no record, lost says how many there were */
+	int32_t		mode;			/* asked for */
+	int32_t		reason;			/* PlhFailReason */
+	uint32_t	lost;			/* records of this slot that were lost before this one */
+	uint32_t	text_offset;	/* deadlocks: the detail of the error in the text buffer */
+	uint32_t	text_length;	/* 0 when there is none */
+	uint32_t	text_cut;		/* 1 when the text goes on */
+} PlhFailure;
 
 /* ---- what the worker tells sessions through shared memory ---- */
 
@@ -363,6 +394,13 @@ typedef struct PlhProbes
 	 * session of ours would not take one that a DBA may need; otherwise 0.
 	 */
 	int32_t		(*spare_slot) (int32_t *spare);
+
+	/*
+	 * Hands over the records of failed waits that are new since the last call,
+	 * slot by slot, oldest first.  PLH_TOO_SMALL: there are more, call again.
+	 */
+	int32_t		(*failures) (PlhFailure *failures, uint32_t room,
+							 char *text, uint32_t text_room, uint32_t *n_failures);
 } PlhProbes;
 
 /*
@@ -372,7 +410,8 @@ typedef struct PlhProbes
 #define PLH_LAYOUT \
 	(sizeof(PlhWait) + 3 * sizeof(PlhWake) + 5 * sizeof(PlhLock) + 7 * sizeof(PlhHolder) + \
 	 11 * sizeof(PlhQueued) + 13 * sizeof(PlhWalk) + 17 * sizeof(PlhSession) + \
-	 19 * sizeof(PlhStatus) + 23 * sizeof(PlhProbes) + 29 * sizeof(PlhRecord) + 31 * sizeof(PlhRow))
+	 19 * sizeof(PlhStatus) + 23 * sizeof(PlhProbes) + 29 * sizeof(PlhRecord) + 31 * sizeof(PlhRow) + \
+	 37 * sizeof(PlhFailure))
 #define PLH_INTERFACE ((uint32_t) (PLH_INTERFACE_VERSION << 20 | (PLH_LAYOUT & 0xfffff)))
 
 /*

@@ -39,13 +39,6 @@
  */
 #define STATUS_TRIES 100
 
-/*
- * How a wait ended is told by a status that the process's next wait overwrites.
- * Between two sweeps further apart than this it may have waited and given up
- * again (a lock_timeout is rarely shorter), so the status is not trusted.
- */
-#define TRUST_STATUS_NS (100 * INT64CONST(1000000))
-
 /* The worker's own; used on its main thread only. */
 typedef struct PlhPace
 {
@@ -155,8 +148,9 @@ still_tells_of(const PGPROC *proc, int pid)
 }
 
 /*
- * How the wait that is no more has ended; proc does not wait now.  The status
- * stays until that process waits again, also when it ends.
+ * How the last wait of the process has ended; proc does not wait now.  The status
+ * stays until that process waits again, also when it ends.  Whether the last
+ * wait is the one that was known is told by the failure records.
  */
 static int32
 status_of_ended(const PGPROC *proc, int pid)
@@ -170,13 +164,13 @@ status_of_ended(const PGPROC *proc, int pid)
 		/* Asked after the status was read: whose was it? */
 		pg_read_barrier();
 		if (!still_tells_of(proc, pid))
-			return PLH_ENDED_UNKNOWN;
+			return PLH_ENDED_LEFT;
 		if (status == PROC_WAIT_STATUS_OK)
 			return PLH_ENDED_GRANTED;
 		if (status == PROC_WAIT_STATUS_ERROR)
 			return PLH_ENDED_FAILED;
 		if (*(LOCK *const volatile *) &proc->waitLock != NULL)
-			return PLH_ENDED_UNKNOWN;	/* waits again */
+			return PLH_ENDED_LEFT;	/* waits again */
 		pg_spin_delay();
 	}
 	return PLH_ENDED_UNKNOWN;
@@ -253,11 +247,7 @@ sweep(const PlhWait *known, uint32_t n_known, PlhWait *found, uint32_t room, Plh
 		{
 			PlhWait		ended = *was;
 
-			/* A status that may be that of a later, shorter wait tells nothing. */
-			if (lock != NULL || started - pace->last_sweep_ns > TRUST_STATUS_NS)
-				ended.status = PLH_ENDED_UNKNOWN;
-			else
-				ended.status = status_of_ended(proc, was->pid);
+			ended.status = lock != NULL ? PLH_ENDED_LEFT : status_of_ended(proc, was->pid);
 			add_found(found, room, wake, &ended);
 		}
 		if (lock != NULL)
@@ -330,6 +320,8 @@ look_around(PlhWake *wake)
 		wake->reasons |= PLH_WAKE_FLUSH;
 	}
 	wake->flush_request = pace->last_ticket;
+	if (pace->period_ns > 0 && plh_failures_are_news())
+		wake->reasons |= PLH_WAKE_FAILED;
 	if (pg_atomic_exchange_u32(&plh_shared->poked, 0) != 0)
 		wake->reasons |= PLH_WAKE_POKED;
 	if (now - pace->last_look_ns >= LOOK_AROUND_NS)

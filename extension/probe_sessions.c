@@ -157,6 +157,19 @@ read_session(PlhSession *session, char *text, uint32 room)
 	name_type(session, type);
 }
 
+/* -1 when there is no such process.  One pass over all of them: for rare questions. */
+static int32
+slot_of_pid(int pid)
+{
+	uint32		i;
+
+	for (i = 0; i < PLH_MAX_PROCESSES(); i++)
+		if (*(const volatile int *) &ProcGlobal->allProcs[i].pid == pid &&
+			*(const volatile int *) &ProcGlobal->allProcs[i].procLatch.owner_pid == pid)
+			return (int32) i;
+	return -1;
+}
+
 int32_t
 plh_probe_sessions(PlhSession *sessions, uint32_t n_sessions,
 				   char *text, uint32_t text_room, uint32_t text_each)
@@ -179,6 +192,8 @@ plh_probe_sessions(PlhSession *sessions, uint32_t n_sessions,
 			session->slot = slot;
 			session->pid = pid;
 			session->text_offset = used;
+			if (slot == -1)
+				session->slot = slot = slot_of_pid(pid);
 			if (slot < 0 || (uint32) slot >= PLH_MAX_PROCESSES())
 			{
 				session->status = PLH_SESSION_GONE;

@@ -30,6 +30,7 @@ request_shmem(void)
 		previous_request_hook();
 	RequestAddinShmemSpace(MAXALIGN(sizeof(PlhShared)));
 	RequestAddinShmemSpace(MAXALIGN(plh_live_size()));
+	RequestAddinShmemSpace(MAXALIGN(plh_failures_size()));
 	RequestNamedLWLockTranche(TRANCHE_NAME, 1);
 }
 
@@ -58,6 +59,7 @@ start_shmem(void)
 		ConditionVariableInit(&plh_shared->flushed);
 	}
 	plh_init_live();
+	plh_start_failures();
 	LWLockRelease(AddinShmemInitLock);
 }
 

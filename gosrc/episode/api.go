@@ -28,6 +28,11 @@ type Sweep struct {
 	Ticks int64           // ticks since the previous Sweep, this one included when it was a tick
 	Found []snapshot.Wait // all waiters, and the known ones that ended
 
+	// Failed are the waits that failed as their own processes recorded it, read
+	// after Found was: the record of a failed wait is there before its process
+	// waits again or leaves.
+	Failed []snapshot.Failure
+
 	// Resumed says that sampling was paused before this sweep (disabled, or a
 	// gap): waits that vanished meanwhile end at the last tick that saw them.
 	// Those still there, with the same wait start, go on.
@@ -62,9 +67,10 @@ type DrainOptions struct {
 // Drained is what became known since the previous Drain. It belongs to the
 // receiver.
 type Drained struct {
-	Closed []history.Episode // ended, final
-	Open   []history.Episode // waiting for at least MinDuration, new or changed
-	Short  []history.ShortWait
-	Merged int64 // waits that went into Short
-	Rest   bool  // more Open are due, over the bound: they come with the next Drain
+	Closed    []history.Episode // ended, final
+	Open      []history.Episode // waiting for at least MinDuration, new or changed
+	Short     []history.ShortWait
+	Deadlocks []history.Deadlock
+	Merged    int64 // waits that went into Short
+	Rest      bool  // more Open are due, over the bound: they come with the next Drain
 }

@@ -18,6 +18,18 @@
 // in the sampling nothing is known about the time in between, and a wait that
 // vanished there ends at the last tick that saw it.
 //
+// # How it ended
+//
+// A process that fails in a wait leaves a record of it (snapshot.Failure), in
+// the error itself, before it does anything else. The records are read after
+// each sweep. So a record decides; and a wait without one was granted, once its
+// process was seen to wait again, to be gone, or to have the status OK. A
+// process may be about to write its record when its status is ERROR already:
+// such a wait is held back for decideAfter, or until somebody asks for all there
+// is. Records are matched by the wait start. One that belongs to no wait we knew
+// is a wait that no sweep saw: it counts among the short ones, without a lock; a
+// deadlock's victim knows its lock and may be an episode.
+//
 // # Who was in the way
 //
 // A walk says who blocks whom at one moment. An edge lasts from the first walk
@@ -27,12 +39,13 @@
 // lost: it is counted among the short waits under the lock type that its wait
 // event gives.
 //
-// A deadlock is believed when the same cycle, with equal wait starts, was in
-// two successive walks: a walk over several partitions is not one moment.
+// InCycle is set when the same cycle, with equal wait starts, was in two
+// successive walks: a walk over several partitions is not one moment. That is a
+// deadlock in the making. One that happened is told by the record of its victim.
 //
 // # What is handed out
 //
-// Drain hands out episodes that ended, episodes that are open and new or
+// Drain hands out deadlocks, episodes that ended, episodes that are open and new or
 // changed, and the sums. Of a second, at most MaxRowsPerSecond ended episodes
 // are kept alone; the others, and the short ones, are merged; nothing is
 // dropped, the sums add up. What has been handed out as open is always handed

@@ -59,6 +59,9 @@ func (t *Tracker) merge(w *wait, second snapshot.Micros) {
 	s.Waits++
 	s.Total += duration
 	s.Longest = max(s.Longest, duration)
+	if w.outcome.IsFailure() {
+		s.Failed++
+	}
 	t.merged++
 }
 
@@ -105,7 +108,9 @@ func (w *wait) firstRoot() *snapshot.Session {
 }
 
 // Pending reports whether the next Drain will hand out ended waits.
-func (t *Tracker) Pending() bool { return len(t.closed) > 0 || len(t.short) > 0 }
+func (t *Tracker) Pending() bool {
+	return len(t.closed) > 0 || len(t.short) > 0 || len(t.found) > 0
+}
 
 // Closed returns what the next Drain will hand out as Closed, so far; not to be
 // changed, and valid until then.
@@ -157,6 +162,7 @@ func (t *Tracker) Drain(at snapshot.Micros, o DrainOptions) Drained {
 			w.handedOut, w.changed = true, false
 		}
 	}
+	d.Deadlocks = t.drainDeadlocks()
 	return d
 }
 

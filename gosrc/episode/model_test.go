@@ -27,7 +27,6 @@ type modelWait struct {
 	edges     map[modelEdge]snapshot.Micros // live, since when
 	past      []edgeSpan
 	end       snapshot.Micros // as it can be known
-	seenAs    history.Outcome // as it can be known
 	handedOut bool
 }
 
@@ -47,6 +46,8 @@ type model struct {
 	last   []*modelWait
 	holder []int32   // by lock, -1 when free
 	queue  [][]int32 // by lock
+
+	records []snapshot.Failure // left by those who gave up, not yet read
 }
 
 func newModel(r *rand.Rand, processes, locks int) *model {
@@ -64,7 +65,10 @@ func (m *model) act(at snapshot.Micros) {
 	switch w := m.wait[slot]; {
 	case w != nil && m.r.IntN(8) == 0: // gives up
 		m.queue[w.lock] = slices.DeleteFunc(m.queue[w.lock], func(n int32) bool { return n == slot })
-		m.over(slot, history.Failed)
+		reason := []snapshot.FailReason{snapshot.FailFailed, snapshot.FailLockTimeout, snapshot.FailStatementTimeout,
+			snapshot.FailCancelled, snapshot.FailTerminated, snapshot.FailServerStop}[m.r.IntN(6)]
+		m.over(slot, outcomeOf(reason))
+		m.records = append(m.records, snapshot.Failure{Slot: slot, Pid: 1000 + slot, WaitStart: w.start, FailedAt: at, Mode: 8, Reason: reason})
 	case w != nil:
 	case m.holder[lock] == slot: // gives back
 		m.holder[lock] = -1
@@ -148,7 +152,12 @@ func againstModel(t *testing.T, r *rand.Rand, config Config) ([]history.Episode,
 		merged    int64
 		short     time.Duration
 		shortRows int64
+		failed    int64 // of these, as the rows say
+		unseen    int64 // failures of waits that no sweep saw
 		waitedFor = map[*modelWait]bool{}
+		seen      = map[[2]int64]bool{} // the same by slot and start
+
+		unseenTime time.Duration
 	)
 	drain := func() {
 		d := s.Drain(now, DrainOptions{RewriteOpen: r.IntN(4) == 0})
@@ -157,6 +166,7 @@ func againstModel(t *testing.T, r *rand.Rand, config Config) ([]history.Episode,
 		for _, row := range d.Short {
 			shortRows += row.Waits
 			short += row.Total
+			failed += row.Failed
 			if row.Longest > row.Total || row.Waits <= 0 {
 				t.Errorf("row does not add up: %+v", row)
 			}
@@ -189,12 +199,11 @@ func againstModel(t *testing.T, r *rand.Rand, config Config) ([]history.Episode,
 			w := m.wait[slot]
 			if k := known[slot]; k != nil && k != w {
 				changed = true
-				status := snapshot.EndedUnknown
-				if w == nil {
-					status = map[history.Outcome]snapshot.WaitStatus{
-						history.Granted: snapshot.EndedGranted, history.Failed: snapshot.EndedFailed}[m.last[slot].outcome]
-					if m.last[slot] != k { // waited again and that is over too
-						status = snapshot.EndedUnknown
+				status := snapshot.EndedLeft
+				if w == nil { // of its last wait, which may be a later one
+					status = snapshot.EndedFailed
+					if m.last[slot].outcome == history.Granted {
+						status = snapshot.EndedGranted
 					}
 				}
 				row := waiting(slot, uint64(k.lock+1), k.start)
@@ -204,7 +213,6 @@ func againstModel(t *testing.T, r *rand.Rand, config Config) ([]history.Episode,
 				if w != nil {
 					k.end = min(k.end, w.start)
 				}
-				k.seenAs = outcomeOf(status)
 				for e, from := range k.edges {
 					k.past = append(k.past, edgeSpan{e, from, k.end})
 				}
@@ -217,10 +225,25 @@ func againstModel(t *testing.T, r *rand.Rand, config Config) ([]history.Episode,
 				w.samples++
 				w.lastTick = now
 				waitedFor[w] = true
+				seen[[2]int64{int64(slot), int64(w.start)}] = true
 				found = append(found, waiting(slot, uint64(w.lock+1), w.start))
 			}
 		}
-		s.Sweep(Sweep{At: now, Previous: previous, Ticks: 1, Found: found})
+		// Somebody who has not waited again may still be about to write his record.
+		var read, late []snapshot.Failure
+		for _, f := range m.records {
+			if m.wait[f.Slot] == nil && m.last[f.Slot].start == f.WaitStart && r.IntN(4) == 0 {
+				late = append(late, f)
+				continue
+			}
+			read = append(read, f)
+			if !seen[[2]int64{int64(f.Slot), int64(f.WaitStart)}] {
+				unseen++
+				unseenTime += f.FailedAt.Sub(f.WaitStart)
+			}
+		}
+		m.records = late
+		s.Sweep(Sweep{At: now, Previous: previous, Ticks: 1, Found: found, Failed: read})
 		if s.Waiting() != len(known) {
 			t.Fatalf("step %d: %d waiting, want %d", step, s.Waiting(), len(known))
 		}
@@ -262,6 +285,23 @@ func againstModel(t *testing.T, r *rand.Rand, config Config) ([]history.Episode,
 			drain()
 		}
 	}
+	now = now.Add(tick)
+	for _, f := range m.records {
+		if !seen[[2]int64{int64(f.Slot), int64(f.WaitStart)}] {
+			unseen++
+			unseenTime += f.FailedAt.Sub(f.WaitStart)
+		}
+	}
+	var still []snapshot.Wait
+	for slot := range int32(len(m.wait)) {
+		if w := known[slot]; w != nil {
+			still = append(still, waiting(slot, uint64(w.lock+1), w.start))
+		}
+	}
+	s.Sweep(Sweep{At: now, Previous: now.Add(-tick), Found: still, Failed: m.records})
+	if s.Undecided() {
+		t.Error("waits are undecided when all records were read")
+	}
 	drain()
 
 	// Every wait that a sweep saw is closed, merged, or still there; once.
@@ -269,7 +309,7 @@ func againstModel(t *testing.T, r *rand.Rand, config Config) ([]history.Episode,
 	for _, w := range ended {
 		byStart[[2]int64{int64(w.slot), int64(w.start)}] = w
 	}
-	if len(waitedFor) != len(closed)+int(merged)+s.Waiting() || merged != shortRows {
+	if len(waitedFor)+int(unseen) != len(closed)+int(merged)+s.Waiting() || merged != shortRows {
 		t.Fatalf("%d waits were seen; %d closed, %d merged in rows of %d, %d still waiting",
 			len(waitedFor), len(closed), merged, shortRows, s.Waiting())
 	}
@@ -283,9 +323,9 @@ func againstModel(t *testing.T, r *rand.Rand, config Config) ([]history.Episode,
 		}
 		delete(byStart, key)
 		delete(opened, e.WaitID)
-		if e.End != w.end || e.Outcome != w.seenAs || e.Samples != w.samples || e.Tag.Field2 != uint32(w.lock+1) {
+		if e.End != w.end || e.Outcome != w.outcome || e.Samples != w.samples || e.Tag.Field2 != uint32(w.lock+1) {
 			t.Errorf("got end %v %v, %d samples, lock %d; want %v %v, %d, %d", e.End.Sub(base), e.Outcome, e.Samples,
-				e.Tag.Field2, w.end.Sub(base), w.seenAs, w.samples, w.lock+1)
+				e.Tag.Field2, w.end.Sub(base), w.outcome, w.samples, w.lock+1)
 		}
 		if !w.handedOut {
 			if e.End.Sub(e.Start) < config.MinDuration || !w.walked {
@@ -302,12 +342,18 @@ func againstModel(t *testing.T, r *rand.Rand, config Config) ([]history.Episode,
 			t.Errorf("%d rows in second %v", n, second.Sub(base))
 		}
 	}
-	var want time.Duration
+	want, wantFailed := unseenTime, unseen
 	for _, w := range byStart {
 		want += w.end.Sub(w.start)
+		if w.outcome.IsFailure() {
+			wantFailed++
+		}
 		if w.handedOut || !limited && w.walked && w.end.Sub(w.start) >= config.MinDuration {
 			t.Errorf("%+v was merged", w)
 		}
+	}
+	if failed != wantFailed {
+		t.Errorf("%d short waits failed, want %d", failed, wantFailed)
 	}
 	if short != want {
 		t.Errorf("short waits last %v in all, want %v", short, want)

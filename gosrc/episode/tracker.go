@@ -23,6 +23,7 @@ type Tracker struct {
 	live    []*wait    // everybody who waits
 	rowless []*wait    // of these, who wait for a transaction and may have a row
 	ending  []*wait    // ended in the sweep at work
+	held    []*wait    // ended, how is not decided yet
 	sweeps  uint64
 	walks   uint64
 
@@ -40,6 +41,12 @@ type Tracker struct {
 	shortIndex map[history.ShortWaitKey]int
 	seconds    map[snapshot.Micros]secondCount
 	merged     int64
+	found      []foundDeadlock
+	lost       int64 // failures whose records were lost
+
+	// From the walks, see deadlock.go.
+	cycles    map[uint64][]cycleMember // of the latest walk that saw them
+	cycleSeen uint64                   // number of that walk
 }
 
 // process is what is known of a slot, whoever is in it: one wait at a time.
@@ -50,6 +57,9 @@ type process struct {
 	lastSeen  snapshot.Micros // when it was certainly still waiting
 	lastStart snapshot.Micros // as published
 	ended     *wait           // it, when it ended in the sweep at work
+
+	undecided []*wait // of held, at most a few
+	failure   lastFailure
 }
 
 // wait is an episode in the making.
@@ -69,6 +79,12 @@ type wait struct {
 	walk      uint64 // number of the latest walk that found it, 0 = none did
 	walkPrev  uint64 // of the one before that
 	outcome   history.Outcome
+
+	// How it ended, see failure.go.
+	status   snapshot.WaitStatus // as the sweep saw it
+	failed   history.Outcome     // as its process recorded it, StillWaiting when it did not
+	blurred  bool                // records that may be about it were lost
+	decideBy snapshot.Micros
 
 	// From the walks.
 	waiter    *snapshot.Session // nil until it could be read
@@ -114,12 +130,14 @@ func (t *Tracker) Configure(c Config) {
 }
 
 // OldestOpen returns the start of the oldest wait that was handed out as open and
-// has not ended, or at when there is none.
+// not as ended, or at when there is none.
 func (t *Tracker) OldestOpen(at snapshot.Micros) snapshot.Micros {
 	oldest := at
-	for _, w := range t.live {
-		if w.handedOut {
-			oldest = min(oldest, w.start)
+	for _, waits := range [...][]*wait{t.live, t.held} {
+		for _, w := range waits {
+			if w.handedOut {
+				oldest = min(oldest, w.start)
+			}
 		}
 	}
 	return oldest
@@ -141,22 +159,26 @@ func (t *Tracker) Sweep(s Sweep) {
 		switch {
 		case f.Status != snapshot.Waiting:
 			if w != nil && w.sweep != t.sweeps && w.pid == f.Pid && w.lock == f.Lock {
-				t.finish(p, &s, outcomeOf(f.Status))
+				t.finish(p, &s, f.Status)
 			}
 		case w != nil && w.isSame(f, &s):
 			t.goOn(p, f, &s)
 		default:
 			if w != nil {
-				t.finish(p, &s, history.Unknown)
+				t.finish(p, &s, snapshot.EndedLeft)
 			}
 			t.begin(p, f, &s)
 		}
 	}
 	for _, w := range t.live {
 		if w.end == 0 && w.sweep != t.sweeps {
-			t.finish(t.procs[w.slot], &s, history.Unknown)
+			t.finish(t.procs[w.slot], &s, snapshot.EndedUnknown)
 		}
 	}
+	for i := range s.Failed {
+		t.fail(&s.Failed[i])
+	}
+	t.decide(s.At, false)
 	if len(t.ending) == 0 {
 		return
 	}
@@ -172,7 +194,6 @@ func (t *Tracker) Sweep(s Sweep) {
 		if p := t.procs[w.slot]; p.ended == w {
 			p.ended = nil
 		}
-		t.settle(w)
 	}
 	clear(t.ending)
 	t.ending = t.ending[:0]
@@ -294,7 +315,7 @@ func (w *wait) noteEvent(event uint32) {
 // finish ends the wait of p. It ended somewhere between the last tick that saw
 // it and this sweep; the middle is wrong by half a period at most, to either
 // side alike. After a pause nobody knows, and no more is claimed than was seen.
-func (t *Tracker) finish(p *process, s *Sweep, outcome history.Outcome) {
+func (t *Tracker) finish(p *process, s *Sweep, status snapshot.WaitStatus) {
 	w := p.wait
 	lastSeen := min(max(w.seenAt, s.Previous), s.At)
 	end := lastSeen + (s.At-lastSeen)/2
@@ -302,23 +323,14 @@ func (t *Tracker) finish(p *process, s *Sweep, outcome history.Outcome) {
 		end = lastSeen
 	}
 	w.end = max(end, w.start, 1) // the clock may have been set back
-	w.outcome = outcome
+	w.status, w.decideBy = status, s.At.Add(decideAfter)
 	w.samples += max(s.Ticks-1, 0) // the ticks before this one saw it
 
 	p.wait = nil
 	p.ended, p.lastSeen, p.lastStart = w, lastSeen, w.published
 	t.ending = append(t.ending, w)
-}
-
-func outcomeOf(s snapshot.WaitStatus) history.Outcome {
-	switch s {
-	case snapshot.EndedGranted:
-		return history.Granted
-	case snapshot.EndedFailed:
-		return history.Failed
-	default:
-		return history.Unknown
-	}
+	t.held = append(t.held, w)
+	p.undecided = append(p.undecided, w)
 }
 
 // waitID names a wait: the same after a restart of the worker.

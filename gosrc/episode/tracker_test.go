@@ -94,6 +94,7 @@ func (s *stage) walk(at snapshot.Micros, queues ...queueOf) {
 
 func (s *stage) closedOnly(t *testing.T, at snapshot.Micros) history.Episode {
 	t.Helper()
+	s.Decide(at)
 	d := s.Drain(at, DrainOptions{})
 	if len(d.Closed) != 1 || len(d.Short) != 0 || d.Merged != 0 {
 		t.Fatalf("got %d closed, %d short rows, %d merged; want one closed", len(d.Closed), len(d.Short), d.Merged)
@@ -388,6 +389,7 @@ func TestEdges(t *testing.T) {
 	// Nothing new.
 	s.walk(ms(201), queueOf{7, []int32{1}, []snapshot.Wait{w2, w3}})
 	s.sweep(ms(310), ended(2, 7, ms(2), snapshot.EndedGranted), ended(3, 7, ms(3), snapshot.EndedFailed))
+	s.Decide(ms(400))
 	d := s.Drain(ms(400), DrainOptions{})
 	if len(d.Closed) != 2 {
 		t.Fatalf("%d closed, want 2", len(d.Closed))
@@ -767,9 +769,11 @@ func TestOldestOpen(t *testing.T) {
 	old.Status = snapshot.EndedGranted
 	s.sweep(ms(310), old, young)
 	expect("the first has ended", ms(310), ms(140))
-	young.Status = snapshot.EndedGranted
+	young.Status = snapshot.EndedUnknown
 	s.sweep(ms(320), young)
-	expect("both have", ms(320), ms(320))
+	expect("how the other ended is not decided", ms(320), ms(140))
+	s.Decide(ms(330))
+	expect("both have", ms(330), ms(330))
 }
 
 // At the end everything goes out: what can be told again as open, the rest as sums.

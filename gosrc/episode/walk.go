@@ -142,6 +142,7 @@ func (t *Tracker) Walk(g *waitgraph.Graph, lookup func(slot, pid int32) *snapsho
 			t.procs[w.slot].publish(seen.WaitStart, w.seenAt)
 		}
 	}
+	t.noteCycles(g)
 	// Only now is every waiter that can be described described, and blockers
 	// are mostly waiters.
 	for i, w := range t.matched {

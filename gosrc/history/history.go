@@ -38,7 +38,13 @@ const (
 	StillWaiting Outcome = iota
 	Granted
 	Failed  // known that it was not granted, not why
-	Unknown // the process went away or waited again before it was looked at
+	Unknown // nobody can say
+	LockTimeout
+	StatementTimeout
+	Cancelled
+	Terminated
+	DeadlockVictim
+	ServerStop
 )
 
 // String returns the word that is stored; "" while waiting.
@@ -50,14 +56,29 @@ func (o Outcome) String() string {
 		return "failed"
 	case Unknown:
 		return "unknown"
+	case LockTimeout:
+		return "lock_timeout"
+	case StatementTimeout:
+		return "statement_timeout"
+	case Cancelled:
+		return "cancelled"
+	case Terminated:
+		return "terminated"
+	case DeadlockVictim:
+		return "deadlock"
+	case ServerStop:
+		return "server_stop"
 	default:
 		return ""
 	}
 }
 
+// IsFailure reports whether the lock is known not to have been granted.
+func (o Outcome) IsFailure() bool { return o == Failed || o > Unknown }
+
 // Granted reports whether the lock was granted, as far as that is known.
 func (o Outcome) Granted() (granted, known bool) {
-	return o == Granted, o == Granted || o == Failed
+	return o == Granted, o == Granted || o.IsFailure()
 }
 
 // Episode is one wait of one process for one lock in one mode.
@@ -100,6 +121,28 @@ type ShortWait struct {
 	Waits   int64
 	Total   time.Duration
 	Longest time.Duration
+	Failed  int64 // of Waits, known not to have been granted
+}
+
+// Deadlock is a circle of waits that the server broke by failing one of them.
+type Deadlock struct {
+	ID      int64
+	At      snapshot.Micros
+	Members []DeadlockMember // each waits for the next, the last one for the first
+}
+
+// DeadlockMember is one process of a deadlock.
+type DeadlockMember struct {
+	Session  *snapshot.Session // never nil; says the pid alone when that is all there is
+	IsVictim bool              // the one that was failed
+	WaitsFor int32             // pid, 0 when not known
+	WaitID   int64             // its wait, 0 when none was seen
+	HasTag   bool              // Tag is known
+	Tag      lockmgr.Tag       // waited for
+	Mode     lockmgr.Mode      // asked for, 0 when not known
+	HasHeld  bool              // HeldTag is known
+	HeldTag  lockmgr.Tag       // that the member before waits for
+	HeldMode lockmgr.Mode      // strongest mode held of it, 0 when not known
 }
 
 // GapReason says why nothing was sampled, or why facts were lost.
@@ -163,6 +206,7 @@ type Batch struct {
 	Closed     []Episode       // ended, final
 	Open       []Episode       // still waiting, new or changed since last written
 	Short      []ShortWait
+	Deadlocks  []Deadlock
 	Gaps       []Gap
 	Health     []Health
 	Ticket     uint64 // highest flush() ticket answered by this batch, 0 for none
@@ -171,10 +215,14 @@ type Batch struct {
 // Empty reports whether there is nothing in b that has to be written.
 func (b *Batch) Empty() bool {
 	return !b.Waiting && len(b.Closed) == 0 && len(b.Open) == 0 &&
-		len(b.Short) == 0 && len(b.Gaps) == 0 && len(b.Health) == 0
+		len(b.Short) == 0 && len(b.Deadlocks) == 0 && len(b.Gaps) == 0 && len(b.Health) == 0
 }
 
 // Rows returns the number of rows that b becomes.
 func (b *Batch) Rows() int {
-	return len(b.Closed) + len(b.Open) + len(b.Short) + len(b.Gaps) + len(b.Health)
+	n := len(b.Closed) + len(b.Open) + len(b.Short) + len(b.Gaps) + len(b.Health)
+	for i := range b.Deadlocks {
+		n += len(b.Deadlocks[i].Members)
+	}
+	return n
 }

@@ -46,6 +46,10 @@ static inline int32_t call_live_waits(PlhProbes *p, const char *r, uint32_t leng
 }
 static inline int32_t call_flushed(PlhProbes *p, uint64_t ticket) { return p->flushed(ticket); }
 static inline int32_t call_spare_slot(PlhProbes *p, int32_t *spare) { return p->spare_slot(spare); }
+static inline int32_t call_failures(PlhProbes *p, PlhFailure *f, uint32_t n, char *text, uint32_t room, uint32_t *found)
+{
+	return p->failures(f, n, text, room, found);
+}
 static inline int32_t call_last_error(PlhProbes *p, char *text, uint32_t room) { return p->last_error(text, room); }
 */
 import "C"
@@ -114,7 +118,11 @@ type Table struct {
 	text     []byte
 	json     []byte
 	status   C.PlhStatus
+	failures [failureRoom]C.PlhFailure
 }
+
+// failureRoom is how many failures are fetched in one call; there may be more calls.
+const failureRoom = 512
 
 // New wraps the table that C handed over as a pointer to PlhProbes. It stays
 // valid for the life of the process.
@@ -265,6 +273,36 @@ func (t *Table) Sessions(refs []sampler.Ref, textEach int, each func(i int, s *s
 		each(i, &raw)
 	}
 	return nil
+}
+
+// Failures implements sampler.Probes.
+func (t *Table) Failures(dst []snapshot.Failure) ([]snapshot.Failure, error) {
+	for {
+		var n C.uint32_t
+		rc := C.call_failures(t.c, &t.failures[0], failureRoom, (*C.char)(unsafe.Pointer(&t.text[0])), C.uint32_t(len(t.text)), &n)
+		for i := range t.failures[:min(int(n), failureRoom)] {
+			c := &t.failures[i]
+			f := snapshot.Failure{
+				BackendStart: snapshot.Micros(c.backend_start),
+				WaitStart:    snapshot.Micros(c.wait_start),
+				FailedAt:     snapshot.Micros(c.failed_at),
+				Slot:         int32(c.slot),
+				Pid:          int32(c.pid),
+				Mode:         int32(c.mode),
+				Reason:       snapshot.FailReason(c.reason),
+				Lost:         uint32(c.lost),
+				TextCut:      c.text_cut != 0,
+			}
+			if from, to := uint64(c.text_offset), uint64(c.text_offset)+uint64(c.text_length); to <= uint64(len(t.text)) {
+				f.Text = string(t.text[from:to])
+			}
+			dst = append(dst, f)
+		}
+		if rc == C.PLH_TOO_SMALL && n > 0 {
+			continue
+		}
+		return dst, t.result("failures", rc)
+	}
 }
 
 // chars returns the bytes of a NUL-terminated array of C; they are C's and

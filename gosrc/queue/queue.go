@@ -232,6 +232,13 @@ func size(b *history.Batch) int64 {
 			}
 		}
 	}
+	for i := range b.Deadlocks {
+		d := &b.Deadlocks[i]
+		total += int64(unsafe.Sizeof(*d)) + int64(cap(d.Members))*int64(unsafe.Sizeof(history.DeadlockMember{}))
+		for j := range d.Members {
+			session(d.Members[j].Session)
+		}
+	}
 	total += int64(len(b.Short)) * int64(unsafe.Sizeof(history.ShortWait{}))
 	total += int64(len(b.Gaps)) * int64(unsafe.Sizeof(history.Gap{}))
 	total += int64(len(b.Health)) * int64(unsafe.Sizeof(history.Health{}))

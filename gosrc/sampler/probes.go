@@ -21,12 +21,13 @@ type Reasons uint32
 const (
 	WokeChanged  Reasons = 0x01 // a heavyweight waiter came, changed or went
 	WokeDeadline Reasons = 0x02
-	WokeStop     Reasons = 0x04 // SIGTERM
-	WokeReload   Reasons = 0x08 // the configuration files were read again
-	WokeFlush    Reasons = 0x10 // a session asked for flush()
-	WokeNotify   Reasons = 0x20 // a goroutine of ours wants attention
-	WokeStopping Reasons = 0x40 // the server is stopping, clients are still there
-	WokePoked    Reasons = 0x80 // the extension was created
+	WokeStop     Reasons = 0x04  // SIGTERM
+	WokeReload   Reasons = 0x08  // the configuration files were read again
+	WokeFlush    Reasons = 0x10  // a session asked for flush()
+	WokeNotify   Reasons = 0x20  // a goroutine of ours wants attention
+	WokeStopping Reasons = 0x40  // the server is stopping, clients are still there
+	WokePoked    Reasons = 0x80  // the extension was created
+	WokeFailed   Reasons = 0x100 // there are records of failed waits
 )
 
 // ErrBusy is returned when a lock was not free: nothing was read, ask again.
@@ -144,8 +145,12 @@ type Probes interface {
 	// Row finds the tuple that a waiting process has locked; ErrBusy when a
 	// partition was not free. row is filled in any case.
 	Row(wait snapshot.Wait, row *Row) error
-	// Sessions reads the given sessions and calls each for every one of them.
+	// Sessions reads the given sessions and calls each for every one of them. A
+	// slot of -1 means wherever the pid is.
 	Sessions(refs []Ref, textEach int, each func(i int, s *RawSession)) error
+	// Failures appends to dst the records of failed waits that are new since the
+	// last call. Called after Wait, it knows all that happened before what Wait saw.
+	Failures(dst []snapshot.Failure) ([]snapshot.Failure, error)
 	Settings() ([]byte, error)
 	Log(Message) error
 	Publish(*Status) error

@@ -28,6 +28,12 @@ const (
 	// walkEvery is how often an unchanged wait graph is walked again: blockers
 	// change state (idle in transaction) without any waiter changing.
 	walkEvery = 100 * time.Millisecond
+	// decideEvery is how soon Go looks again when it was not clear how a wait
+	// ended, though nothing happens.
+	decideEvery = 20 * time.Millisecond
+	// lastLook is how often a stopping worker looks how the last waits end, see
+	// Options.WatchOnStop: a look costs a sweep, and the records of failed waits.
+	lastLook = 2 * time.Millisecond
 	// restAfter is how long nobody has to wait until what a storm took is given
 	// back; sooner costs a collection between two waves.
 	restAfter = 30 * time.Second
@@ -47,6 +53,7 @@ const (
 	hintDisabled       = "Set pg_lock_history.enabled and pg_lock_history.track_locks to on and reload the configuration."
 	keyWait, keyLocks  = "probe wait", "probe locks"
 	keySessions        = "probe sessions"
+	keyFailures        = "probe failures"
 	keySettings        = "settings"
 	keyLive            = "live area"
 	detailTrackLocks   = "pg_lock_history.track_locks was off"
@@ -97,8 +104,9 @@ type Options struct {
 	MaxProcesses int
 	LiveRoom     live.Room
 	Names        live.Names
-	Rest         func() // called once when nobody has waited for a while, must not block; nil for nothing
-	Fault        func() // called each turn; acts out test faults, nil in a release
+	WatchOnStop  time.Duration // how long to watch how the last waits end; 0 for not at all
+	Rest         func()        // called once when nobody has waited for a while, must not block; nil for nothing
+	Fault        func()        // called each turn; acts out test faults, nil in a release
 }
 
 // Sampler watches one server. Used by one thread.
@@ -111,16 +119,18 @@ type Sampler struct {
 	live    liveView
 
 	// Buffers that the probes fill; made once, grown when something did not fit.
-	wake    Wake
-	walk    Walk
-	known   []snapshot.Wait // waiters of the last sweep, in slot order
-	found   []snapshot.Wait
-	locks   []snapshot.Lock
-	holders []snapshot.Holder
-	queue   []snapshot.Queued
-	graph   snapshot.Graph
-	wanted  []Ref
+	wake     Wake
+	walk     Walk
+	known    []snapshot.Wait // waiters of the last sweep, in slot order
+	found    []snapshot.Wait
+	locks    []snapshot.Lock
+	holders  []snapshot.Holder
+	queue    []snapshot.Queued
+	graph    snapshot.Graph
+	wanted   []Ref
+	failures []snapshot.Failure
 
+	stopSeen time.Time // when Run was asked to end
 	lastWait Monotonic // when somebody was last seen waiting
 	rested   bool      // since then
 
@@ -135,7 +145,8 @@ type Sampler struct {
 	failed    int  // waits in a row that failed
 	errors    int64
 	merged    int64
-	resumed   bool // the next sweep is the first after a hole or a pause
+	lost      int64 // records of failed waits that were written over
+	resumed   bool  // the next sweep is the first after a hole or a pause
 
 	number         int64
 	ticket         uint64 // highest flush() ticket asked for
@@ -230,6 +241,8 @@ func (s *Sampler) turn() (stop bool, err error) {
 	stop = w.Reasons&WokeStop != 0
 	stopping := w.Reasons&WokeStopping != 0
 	if stop {
+		s.stopSeen = began
+		s.watchTheEnd()
 		s.endPause(w.Now)
 	}
 	if stop || stopping || w.Reasons&WokeFlush != 0 || w.NowNs >= s.nextFlush {
@@ -246,6 +259,23 @@ func (s *Sampler) turn() (stop bool, err error) {
 		s.publish()
 	}
 	return stop, nil
+}
+
+// watchTheEnd learns how the last waits end, as far as that comes soon: a server
+// that stops ends its sessions and this worker in one go. The locks are not
+// looked at any more.
+func (s *Sampler) watchTheEnd() {
+	w := &s.wake
+	until := w.NowNs + Monotonic(s.o.WatchOnStop)
+	for (s.watchesWaits() || s.tracker.Undecided()) && w.NowNs < until {
+		time.Sleep(lastLook)
+		n, err := s.o.Probes.Wait(s.period(), w.NowNs, s.known, s.found, w)
+		if err != nil {
+			return // nothing is lost but the end of some waits
+		}
+		w.Reasons |= WokeStop
+		s.digest(s.found[:n])
+	}
 }
 
 // rest has memory given back once after each time of waits.
@@ -277,12 +307,15 @@ func (s *Sampler) deadline() Monotonic {
 	if s.period() > 0 && len(s.known) > 0 && s.nextRow != 0 && s.nextRow < d {
 		d = s.nextRow
 	}
+	if again := s.wake.NowNs + Monotonic(decideEvery); s.tracker.Undecided() && again < d {
+		d = again
+	}
 	return d
 }
 
 // pendingWork reports whether the next flush will have something to hand over.
 func (s *Sampler) pendingWork() bool {
-	return s.watchesWaits() || s.tracker.Pending() || len(s.gaps) > 0
+	return s.watchesWaits() || s.tracker.Pending() || s.tracker.Undecided() || len(s.gaps) > 0
 }
 
 // watchesWaits reports whether somebody waits, as far as we look: while
@@ -302,6 +335,22 @@ func (s *Sampler) waitFailed(err error) error {
 
 // sweep digests who waits now, and walks the locks when that is due.
 func (s *Sampler) sweep(found []snapshot.Wait) {
+	if !s.digest(found) || len(s.known) == 0 {
+		return
+	}
+	w := &s.wake
+	if w.Reasons&WokeChanged != 0 {
+		s.walkOwed = true
+	}
+	if s.walkOwed || w.NowNs >= s.nextWalk || w.Reasons&(WokeFlush|WokeStop) != 0 {
+		s.walkLocks()
+	}
+	s.readRows()
+}
+
+// digest takes in who waits now, and how waits have failed. It returns false
+// when there is nothing new.
+func (s *Sampler) digest(found []snapshot.Wait) bool {
 	w := &s.wake
 	if w.GapEnded != 0 {
 		s.addGap(history.Gap{Began: w.GapBegan, Ended: w.GapEnded, Reason: history.GapLate,
@@ -313,23 +362,18 @@ func (s *Sampler) sweep(found []snapshot.Wait) {
 	}
 	changed := w.Reasons&WokeChanged != 0
 	ticks := w.TicksDone
-	if !changed && len(found) == 0 && !s.resumed {
-		return // a quiet turn
-	}
-	if s.resumed {
-		// The status may be that of a later wait: nobody looked in between.
-		for i := range found {
-			if found[i].Status != snapshot.Waiting {
-				found[i].Status = snapshot.EndedUnknown
-			}
-		}
+	s.readFailures()
+	if !changed && len(found) == 0 && len(s.failures) == 0 && !s.tracker.Undecided() && !s.resumed {
+		return false // a quiet turn
 	}
 	previous := w.Previous
 	if previous == 0 {
 		previous = w.Now
 	}
-	s.tracker.Sweep(episode.Sweep{At: w.Now, Previous: previous, Ticks: ticks, Found: found, Resumed: s.resumed})
+	s.tracker.Sweep(episode.Sweep{At: w.Now, Previous: previous, Ticks: ticks, Found: found, Failed: s.failures, Resumed: s.resumed})
+	s.lost += s.tracker.TakeLost()
 	s.resumed = false
+	s.meetStrangers()
 
 	s.known = s.known[:0]
 	for i := range found {
@@ -340,15 +384,8 @@ func (s *Sampler) sweep(found []snapshot.Wait) {
 	if len(s.known) == 0 {
 		s.walkOwed = false
 		s.cache.clear()
-		return
 	}
-	if changed {
-		s.walkOwed = true
-	}
-	if s.walkOwed || w.NowNs >= s.nextWalk || w.Reasons&(WokeFlush|WokeStop) != 0 {
-		s.walkLocks()
-	}
-	s.readRows()
+	return true
 }
 
 // walkLocks copies the awaited locks and lets the analysis look at them.
@@ -397,11 +434,48 @@ func (s *Sampler) walkLocks() {
 	}
 }
 
-func (s *Sampler) readSessions(g *waitgraph.Graph) {
-	s.wanted = s.tracker.Wanted(g, s.wanted[:0])
-	if len(s.wanted) == 0 {
+// readFailures fetches what sessions have left behind of failed waits, after
+// the sweep at hand.
+func (s *Sampler) readFailures() {
+	clear(s.failures) // lets go of texts
+	s.failures = s.failures[:0]
+	if s.wake.Reasons&(WokeChanged|WokeFailed|WokeFlush|WokeStop) == 0 && !s.tracker.Undecided() && !s.resumed {
 		return
 	}
+	var err error
+	if s.failures, err = s.o.Probes.Failures(s.failures); err != nil {
+		s.errors++
+		s.o.Log.Add(report.Message{Level: report.Warning, Key: keyFailures, Text: "could not read how waits failed: " + err.Error(), Hint: hintProbeHasFailed})
+	}
+}
+
+// meetStrangers has the members of new deadlocks described whom no walk has seen.
+func (s *Sampler) meetStrangers() {
+	s.wanted = s.tracker.Strangers(s.wanted[:0])
+	if len(s.wanted) > 0 {
+		s.askSessions()
+	}
+	s.tracker.Introduce(func(slot, pid int32) *snapshot.Session {
+		found := s.cache.lookup(slot, pid)
+		if found == nil && slot < 0 {
+			found = s.cache.lookupPid(pid)
+		}
+		if found != nil {
+			s.o.Sink.WantSession(found)
+		}
+		return found
+	})
+}
+
+func (s *Sampler) readSessions(g *waitgraph.Graph) {
+	s.wanted = s.tracker.Wanted(g, s.wanted[:0])
+	if len(s.wanted) > 0 {
+		s.askSessions()
+	}
+}
+
+// askSessions reads the sessions wanted into the cache.
+func (s *Sampler) askSessions() {
 	textEach := s.o.Config.QueryLength
 	at := s.wake.Now
 	err := s.o.Probes.Sessions(s.wanted, textEach, func(_ int, raw *RawSession) {
@@ -451,7 +525,7 @@ func (s *Sampler) counters() counters {
 		cpu = time.Duration(ru.Utime.Nano() + ru.Stime.Nano())
 	}
 	return counters{cpu: cpu, rowsWritten: st.RowsWritten, rowsMerged: s.merged,
-		rowsDropped: st.RowsDropped, errors: s.errors + st.Errors}
+		rowsDropped: st.RowsDropped + s.lost, errors: s.errors + st.Errors}
 }
 
 // pause keeps account of the time in which sampling is switched off.
@@ -494,13 +568,17 @@ func (s *Sampler) flush(asked, final bool) {
 	s.nextFlush = w.NowNs + Monotonic(s.o.Config.FlushPeriod)
 	s.completeTo = w.Now
 
+	if asked { // somebody waits for all there is
+		s.tracker.Decide(w.Now)
+		s.showLive()
+	}
 	s.live.closed = 0
 	d := s.tracker.Drain(w.Now, episode.DrainOptions{RewriteOpen: s.o.Sink.RewriteOpen(), Final: final})
 	s.merged += d.Merged
 	if asked {
 		s.health.close(w.Now, s.counters())
 	}
-	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(s.gaps) > 0 || s.watchesWaits()
+	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(s.gaps) > 0 || s.watchesWaits()
 	var health []history.Health
 	if s.health.due(w.Now, busy) {
 		health = s.health.take()
@@ -519,6 +597,7 @@ func (s *Sampler) flush(asked, final bool) {
 		Closed:     d.Closed,
 		Open:       d.Open,
 		Short:      d.Short,
+		Deadlocks:  d.Deadlocks,
 		Gaps:       s.gaps,
 		Health:     health,
 		Ticket:     s.ticket,
@@ -574,7 +653,7 @@ func (s *Sampler) publish() {
 		Errors:      uint64(s.errors + sink.Errors),
 		RowsWritten: uint64(sink.RowsWritten),
 		RowsMerged:  uint64(s.merged),
-		RowsDropped: uint64(sink.RowsDropped),
+		RowsDropped: uint64(sink.RowsDropped + s.lost),
 		QueueBytes:  uint64(s.o.Sink.Queued()),
 	}
 	if st.LastError == "" {
@@ -603,6 +682,10 @@ func (s *Sampler) publish() {
 	}
 	s.published, s.publishedOnce = *st, true
 }
+
+// StopSeen returns when the worker was asked to stop, as far as it was. For use
+// after Run.
+func (s *Sampler) StopSeen() time.Time { return s.stopSeen }
 
 // Complete returns up to when everything known has been pushed to the sink, 0
 // when nothing ever was. For use after Run.

@@ -36,6 +36,10 @@ type server struct {
 	graphs    []shownGraph
 	ended     []shownWaits
 
+	failures []snapshot.Failure  // left by sessions, not yet read
+	status   snapshot.WaitStatus // of waits that are over; 0: granted
+	pids     map[int32]int32     // slots by pid, for those asked for by pid alone
+
 	last     snapshot.Micros
 	walks    int
 	insisted int
@@ -95,6 +99,9 @@ func (s *server) Wait(period time.Duration, deadline Monotonic, known, found []s
 			if changed {
 				w.Reasons |= WokeChanged
 			}
+			if len(s.failures) > 0 {
+				w.Reasons |= WokeFailed
+			}
 		}
 		if Monotonic(s.now) >= deadline {
 			w.Reasons |= WokeDeadline
@@ -108,6 +115,9 @@ func (s *server) Wait(period time.Duration, deadline Monotonic, known, found []s
 
 func (s *server) compare(known, found []snapshot.Wait, w *Wake) (n int, changed bool) {
 	add := func(row snapshot.Wait, status snapshot.WaitStatus) {
+		if status == snapshot.EndedGranted && s.status != snapshot.Waiting {
+			status = s.status
+		}
 		row.Status = status
 		found[n] = row
 		n++
@@ -158,6 +168,9 @@ func (s *server) Locks(_ []snapshot.Wait, insist bool, locks []snapshot.Lock, ho
 func (s *server) Sessions(refs []Ref, textEach int, each func(int, *RawSession)) error {
 	s.asked = append(s.asked, refs...)
 	for i, r := range refs {
+		if r.Slot == -1 {
+			r.Slot = s.pids[r.Pid]
+		}
 		each(i, &RawSession{Status: snapshot.SessionFound, Slot: r.Slot, Pid: r.Pid, State: snapshot.StateActive,
 			BackendStart: start.Add(-time.Hour), Text: []byte(fmt.Sprintf("statement of %d, at most %d bytes", r.Pid, textEach))})
 	}
@@ -171,6 +184,12 @@ func (s *server) Row(wait snapshot.Wait, row *Row) error {
 		return nil
 	}
 	return s.row(wait, row)
+}
+
+func (s *server) Failures(dst []snapshot.Failure) ([]snapshot.Failure, error) {
+	dst = append(dst, s.failures...)
+	s.failures = nil
+	return dst, nil
 }
 
 func (s *server) Settings() ([]byte, error) { return []byte(s.settings), nil }
@@ -308,7 +327,7 @@ func play(t *testing.T, srv *server, sink *recorder, cfg config.Config, length t
 	}
 	srv.t = t
 	srv.script = append(srv.script, moment{at: length, reasons: WokeStop})
-	s := New(Options{Probes: srv, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: cfg, MaxProcesses: 16, LiveRoom: testRoom, Names: noNames{}})
+	s := New(Options{Probes: srv, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: cfg, MaxProcesses: 16, LiveRoom: testRoom, Names: noNames{}, WatchOnStop: 50 * time.Millisecond})
 	if err := s.Run(); err != nil {
 		t.Fatalf("run: %v", err)
 	}
@@ -477,8 +496,8 @@ func TestSwitchedOffTimeIsAGap(t *testing.T) {
 		t.Errorf("gap from %v to %v, want from 2 s to 5 s", b, e)
 	}
 	closed := sink.closedEpisodes()
-	if len(closed) != 1 || closed[0].Outcome != history.Unknown {
-		t.Fatalf("ended %+v, want one wait of unknown outcome: nobody looked when it ended", closed)
+	if len(closed) != 1 || closed[0].Outcome != history.Granted {
+		t.Fatalf("ended %+v, want one wait that was granted: it left no record of a failure", closed)
 	}
 	if end := closed[0].End.Sub(start); end > 2100*time.Millisecond {
 		t.Errorf("ended at %v, want at the last sight of it", end)
@@ -503,7 +522,7 @@ func TestHoleBetweenSweepsIsAGap(t *testing.T) {
 	gapped := &gapServer{server: srv}
 	srv.script = append(srv.script, moment{at: 7 * time.Second, reasons: WokeStop})
 	sink.status.State = stateRecording
-	s := New(Options{Probes: gapped, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: testConfig(), MaxProcesses: 16, LiveRoom: testRoom, Names: noNames{}})
+	s := New(Options{Probes: gapped, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: testConfig(), MaxProcesses: 16, LiveRoom: testRoom, Names: noNames{}, WatchOnStop: 50 * time.Millisecond})
 	if err := s.Run(); err != nil {
 		t.Fatal(err)
 	}
@@ -595,8 +614,11 @@ func TestTheEndIsHandedOver(t *testing.T) {
 			srv := &server{busy: tt.busy, script: []moment{{at: 29990 * time.Millisecond, do: tt.do}}}
 			sink := &recorder{}
 			s := play(t, srv, sink, testConfig(), 30*time.Second)
-			if c := s.Complete().Sub(start); c != 30*time.Second {
+			if c := s.Complete().Sub(start); c != srv.now || c < 30*time.Second {
 				t.Errorf("complete up to %v, want the end", c)
+			}
+			if watched := srv.now - 30*time.Second; watched > 0 != (tt.open > 0) || watched > s.o.WatchOnStop {
+				t.Errorf("watched how waits end for %v", watched)
 			}
 			b := sink.batches[len(sink.batches)-1]
 			if b.CompleteTo != s.Complete() || len(b.Open) != tt.open || len(b.Closed) != tt.closed || len(b.Short) != tt.more {
@@ -611,9 +633,9 @@ func TestTheEndIsHandedOver(t *testing.T) {
 func TestServerStoppingIsNotTheEnd(t *testing.T) {
 	srv := &server{script: []moment{{at: 1490 * time.Millisecond, do: alterWaits}, {at: 1500 * time.Millisecond, reasons: WokeStopping}}}
 	sink := &recorder{}
-	play(t, srv, sink, testConfig(), 1550*time.Millisecond)
+	s := play(t, srv, sink, testConfig(), 1550*time.Millisecond)
 	for _, b := range sink.batches {
-		if want := b.CompleteTo == start.Add(1550*time.Millisecond); len(b.Open) > 0 != want {
+		if want := b.CompleteTo == s.Complete(); len(b.Open) > 0 != want {
 			t.Errorf("%d open waits handed over at %v", len(b.Open), b.CompleteTo.Sub(start))
 		}
 	}
@@ -649,7 +671,7 @@ func TestPokeReachesTheSink(t *testing.T) {
 func TestFailingProbeEndsTheRun(t *testing.T) {
 	broken := errors.New("probe wait: broken")
 	srv := &server{waitErr: broken}
-	s := New(Options{Probes: srv, Sink: &recorder{}, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: testConfig(), MaxProcesses: 16, LiveRoom: testRoom, Names: noNames{}})
+	s := New(Options{Probes: srv, Sink: &recorder{}, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: testConfig(), MaxProcesses: 16, LiveRoom: testRoom, Names: noNames{}, WatchOnStop: 50 * time.Millisecond})
 	if err := s.Run(); !errors.Is(err, broken) {
 		t.Errorf("run ended with %v, want the probe's error", err)
 	}
@@ -662,7 +684,7 @@ func TestQuietTurnAllocatesNothing(t *testing.T) {
 	srv := &server{t: t}
 	sink := &recorder{}
 	sink.status.State = stateRecording
-	s := New(Options{Probes: srv, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: testConfig(), MaxProcesses: 16, LiveRoom: testRoom, Names: noNames{}})
+	s := New(Options{Probes: srv, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: testConfig(), MaxProcesses: 16, LiveRoom: testRoom, Names: noNames{}, WatchOnStop: 50 * time.Millisecond})
 	turn := func() {
 		if _, err := s.turn(); err != nil {
 			t.Fatal(err)
@@ -687,5 +709,67 @@ func TestSlotIsToldWhenAsked(t *testing.T) {
 	play(t, srv, sink, testConfig(), 4*time.Second)
 	if len(sink.told) != 2 || sink.told[0] || !sink.told[1] {
 		t.Errorf("told %v, want no and yes, once each", sink.told)
+	}
+}
+
+// fails has the waiter give up, and leave its record after the sweep that misses it.
+func fails(reason snapshot.FailReason, text string) func(*server) {
+	return func(s *server) {
+		f := snapshot.Failure{Slot: 1, Pid: 101, WaitStart: s.waits[0].WaitStart, FailedAt: s.wall(), Mode: 8, Reason: reason, Text: text}
+		nobodyWaits(s)
+		s.failures = append(s.failures, f)
+	}
+}
+
+func TestFailedWaits(t *testing.T) {
+	record := func(s *server) {
+		s.failures = append(s.failures, snapshot.Failure{Slot: 1, Pid: 101, WaitStart: start.Add(time.Second), FailedAt: s.wall(), Mode: 8, Reason: snapshot.FailCancelled})
+	}
+	stop := moment{at: 2 * time.Second, reasons: WokeStop}
+	tests := []struct {
+		name   string
+		script []moment
+		want   history.Outcome
+	}{
+		{"record and end in one turn", []moment{{at: 1500 * time.Millisecond, do: fails(snapshot.FailLockTimeout, "")}, stop}, history.LockTimeout},
+		{"the record a little later", []moment{{at: 1500 * time.Millisecond, do: nobodyWaits}, {at: 1530 * time.Millisecond, do: record}, stop}, history.Cancelled},
+		{"after the stop", []moment{stop, {at: 2005 * time.Millisecond, do: fails(snapshot.FailServerStop, "")}}, history.ServerStop},
+		{"the record after the stop", []moment{{at: 1995 * time.Millisecond, do: nobodyWaits}, stop, {at: 2015 * time.Millisecond, do: record}}, history.Cancelled},
+		{"no record", []moment{{at: 1995 * time.Millisecond, do: nobodyWaits}, stop}, history.Failed},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			srv := &server{status: snapshot.EndedFailed, script: append([]moment{{at: time.Second, do: alterWaits}}, tt.script...)}
+			sink := &recorder{}
+			play(t, srv, sink, testConfig(), time.Hour)
+			closed := sink.closedEpisodes()
+			if len(closed) != 1 || closed[0].Outcome != tt.want {
+				t.Fatalf("ended %+v, want one with %v", closed, tt.want)
+			}
+		})
+	}
+}
+
+func TestDeadlockOfStrangersIsDescribed(t *testing.T) {
+	const text = "Process 201 waits for ShareLock on transaction 8; blocked by process 202.\nProcess 202 waits for ShareLock on transaction 9; blocked by process 201."
+	srv := &server{pids: map[int32]int32{202: 7}, script: []moment{{at: time.Second, do: func(s *server) {
+		s.failures = append(s.failures, snapshot.Failure{Slot: 6, Pid: 201, WaitStart: s.wall() - 1000, FailedAt: s.wall(), Mode: 5, Reason: snapshot.FailDeadlock, Text: text})
+	}}}}
+	sink := &recorder{}
+	play(t, srv, sink, testConfig(), 3*time.Second)
+	var found []history.Deadlock
+	for _, b := range sink.batches {
+		found = append(found, b.Deadlocks...)
+	}
+	if len(found) != 1 || len(found[0].Members) != 2 {
+		t.Fatalf("got %+v", found)
+	}
+	for i, want := range []struct {
+		slot  int32
+		query string
+	}{{6, "statement of 201, at most 64 bytes"}, {7, "statement of 202, at most 64 bytes"}} {
+		if m := found[0].Members[i]; m.Session.Slot != want.slot || m.Session.Query != want.query || m.IsVictim != (i == 0) {
+			t.Errorf("member %d: %+v", i, m.Session)
+		}
 	}
 }

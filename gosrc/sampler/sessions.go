@@ -27,6 +27,16 @@ func (c *sessionCache) lookup(slot, pid int32) *snapshot.Session {
 	return nil
 }
 
+// lookupPid finds a process by its pid alone.
+func (c *sessionCache) lookupPid(pid int32) *snapshot.Session {
+	for _, s := range c.bySlot {
+		if s.Pid == pid {
+			return s
+		}
+	}
+	return nil
+}
+
 // update takes over what the probe read. A session that could not be read
 // keeps its last details: it was there a moment ago.
 func (c *sessionCache) update(raw *RawSession, at snapshot.Micros) {

@@ -39,8 +39,37 @@ const (
 	Waiting      WaitStatus = 0
 	EndedGranted WaitStatus = 1
 	EndedFailed  WaitStatus = 2
-	EndedUnknown WaitStatus = 3
+	EndedUnknown WaitStatus = 3 // not to be seen yet
+	EndedLeft    WaitStatus = 4 // the process waits again already or is gone: granted, unless there is a Failure
 )
+
+// FailReason says why a wait failed.
+type FailReason int32
+
+// The values are those of PlhFailReason in probe.h.
+const (
+	FailFailed           FailReason = 0 // not known why
+	FailLockTimeout      FailReason = 1
+	FailStatementTimeout FailReason = 2
+	FailCancelled        FailReason = 3
+	FailTerminated       FailReason = 4
+	FailDeadlock         FailReason = 5
+	FailServerStop       FailReason = 6
+)
+
+// Failure is what a process left behind of a wait of its own that failed.
+type Failure struct {
+	BackendStart Micros
+	WaitStart    Micros // 0: a deadlock that was found before the wait began
+	FailedAt     Micros
+	Slot         int32
+	Pid          int32 // 0: no record, only Lost counts
+	Mode         int32 // asked for
+	Reason       FailReason
+	Lost         uint32 // records of this slot that were lost before this one
+	Text         string // deadlocks: the detail of the error
+	TextCut      bool
+}
 
 // Wait is a process that waits for a heavyweight lock, or has just stopped to.
 type Wait struct {

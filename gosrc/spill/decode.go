@@ -196,12 +196,15 @@ const (
 	leastText    = 1
 	leastSession = 19
 	leastRun     = 2
-	leastBatch   = 10
+	leastBatch   = 12
 	leastEpisode = 8 + 24
 	leastEdge    = 5
-	leastShort   = 8 + 12
+	leastShort   = 8 + 13
 	leastGap     = 5
 	leastHealth  = 18
+
+	leastDeadlock = 8 + 2
+	leastMember   = 8 + 17
 )
 
 func (d *decoder) content() *Content {
@@ -243,6 +246,7 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 	b.Closed = list(d, leastEpisode, func(e *history.Episode) { d.episode(e, b.CompleteTo) })
 	b.Open = list(d, leastEpisode, func(e *history.Episode) { d.episode(e, b.CompleteTo) })
 	b.Short = list(d, leastShort, func(s *history.ShortWait) { d.short(s, b.CompleteTo) })
+	b.Deadlocks = list(d, leastDeadlock, func(l *history.Deadlock) { d.deadlock(l, b.CompleteTo) })
 	b.Gaps = list(d, leastGap, func(g *history.Gap) {
 		g.Began, g.Ended = d.time(b.CompleteTo), d.time(b.CompleteTo)
 		g.Reason, g.Lost, g.Detail = history.GapReason(d.text()), d.int(), d.text()
@@ -281,5 +285,20 @@ func (d *decoder) short(s *history.ShortWait, base snapshot.Micros) {
 	s.Database, s.LockType, s.Other, s.Relation = d.uint32(), uint8(d.uint32()), d.bool(), d.uint32()
 	s.Mode, s.QueryID, s.TextHash = lockmgr.Mode(d.int32()), d.int(), d.uint64()
 	s.RootPid, s.RootBackendStart = d.int32(), d.time(base)
-	s.Waits, s.Total, s.Longest = d.int(), time.Duration(d.int()), time.Duration(d.int())
+	s.Waits, s.Total, s.Longest, s.Failed = d.int(), time.Duration(d.int()), time.Duration(d.int()), d.int()
+}
+
+func (d *decoder) deadlock(l *history.Deadlock, base snapshot.Micros) {
+	l.ID, l.At = int64(d.uint64()), d.time(base)
+	l.Members = list(d, leastMember, func(m *history.DeadlockMember) {
+		m.Session = d.session()
+		f := d.byte()
+		m.IsVictim, m.HasTag, m.HasHeld = f&1 != 0, f&2 != 0, f&4 != 0
+		m.WaitsFor, m.WaitID = d.int32(), int64(d.uint64())
+		m.Tag, m.Mode = d.tag(), lockmgr.Mode(d.int32())
+		m.HeldTag, m.HeldMode = d.tag(), lockmgr.Mode(d.int32())
+		if m.Session == nil {
+			d.fail() // nobody looks for it
+		}
+	})
 }

@@ -229,6 +229,10 @@ func (e *encoder) batch(b *history.Batch, from snapshot.Micros) {
 	for i := range b.Short {
 		e.short(&b.Short[i], b.CompleteTo)
 	}
+	e.uint(uint64(len(b.Deadlocks)))
+	for i := range b.Deadlocks {
+		e.deadlock(&b.Deadlocks[i], b.CompleteTo)
+	}
 	e.uint(uint64(len(b.Gaps)))
 	for i := range b.Gaps {
 		e.gap(&b.Gaps[i], b.CompleteTo)
@@ -288,6 +292,24 @@ func (e *encoder) short(s *history.ShortWait, base snapshot.Micros) {
 	e.int(s.Waits)
 	e.int(int64(s.Total))
 	e.int(int64(s.Longest))
+	e.int(s.Failed)
+}
+
+func (e *encoder) deadlock(d *history.Deadlock, base snapshot.Micros) {
+	e.batches = binary.BigEndian.AppendUint64(e.batches, uint64(d.ID)) // a hash
+	e.time(d.At, base)
+	e.uint(uint64(len(d.Members)))
+	for i := range d.Members {
+		m := &d.Members[i]
+		e.session(m.Session)
+		e.batches = append(e.batches, flags(m.IsVictim, m.HasTag, m.HasHeld))
+		e.int(int64(m.WaitsFor))
+		e.batches = binary.BigEndian.AppendUint64(e.batches, uint64(m.WaitID)) // a hash
+		e.tag(m.Tag)
+		e.int(int64(m.Mode))
+		e.tag(m.HeldTag)
+		e.int(int64(m.HeldMode))
+	}
 }
 
 func (e *encoder) gap(g *history.Gap, base snapshot.Micros) {

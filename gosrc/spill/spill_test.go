@@ -84,6 +84,13 @@ func (r *random) fill(v reflect.Value) {
 	}
 	switch v.Kind() {
 	case reflect.Struct:
+		if m, ok := v.Addr().Interface().(*history.DeadlockMember); ok {
+			defer func() {
+				if m.Session == nil {
+					m.Session = new(snapshot.Session) // is always there
+				}
+			}()
+		}
 		for i := range v.NumField() {
 			if name := v.Type().Field(i).Name; name != "Ticket" && name != "_" { // whoever waits in flush() is gone
 				r.fill(v.Field(i))

@@ -265,9 +265,13 @@ func TestLiveEpisode(t *testing.T) {
 	end := l.push(time.Second, history.Batch{
 		Closed: []history.Episode{closed}, Ticket: 9,
 		Short: []history.ShortWait{
-			{ShortWaitKey: history.ShortWaitKey{Second: began, Database: l.databaseOID(), LockType: uint8(lockmgr.Tuple), Relation: rel, Mode: 7, QueryID: 5, RootPid: 50}, Waits: 4, Total: 40 * time.Millisecond, Longest: 20 * time.Millisecond},
+			{ShortWaitKey: history.ShortWaitKey{Second: began, Database: l.databaseOID(), LockType: uint8(lockmgr.Tuple), Relation: rel, Mode: 7, QueryID: 5, RootPid: 50}, Waits: 4, Total: 40 * time.Millisecond, Longest: 20 * time.Millisecond, Failed: 3},
 			{ShortWaitKey: history.ShortWaitKey{Second: began, Other: true}, Waits: 1, Total: time.Millisecond, Longest: time.Millisecond},
 		},
+		Deadlocks: []history.Deadlock{{ID: 77, At: began, Members: []history.DeadlockMember{
+			{Session: e.Waiter, IsVictim: true, WaitsFor: 50, WaitID: 60, HasTag: true, Tag: tag, Mode: 8},
+			{Session: idle, WaitsFor: 60, Mode: 5, HasHeld: true, HeldTag: tag, HeldMode: 7},
+		}}},
 		Gaps:   []history.Gap{{Began: began, Ended: began.Add(time.Second), Reason: history.GapLate}},
 		Health: []history.Health{{Minute: began, TicksDue: 6000, Period: 10 * time.Millisecond, ProbeP50: 4 * time.Microsecond}},
 	})
@@ -284,9 +288,12 @@ func TestLiveEpisode(t *testing.T) {
 	l.expect("3", `SELECT count(*) FROM lock_history.actor AS a WHERE a.actor_id = (SELECT actor_id FROM lock_history.episode) OR a.actor_id = ANY ((SELECT edge_actor FROM lock_history.episode)::bigint[])`)
 	l.expect("idle in transaction BEGIN 10.0.0.1 psql", `SELECT concat_ws(' ', state, query, host(client_addr), application_name) FROM lock_history.actor WHERE pid = 50`)
 	l.expect(l.cfg.Database+" "+l.cfg.Server.BootstrapRole, `SELECT datname || ' ' || usename FROM lock_history.actor WHERE pid = 50`)
-	l.expect("4 40 20 tuple", `SELECT concat_ws(' ', waits, total_ms, max_ms, locktype) FROM lock_history.short_wait WHERE root_pid = 50`)
+	l.expect("4 40 20 tuple 3", `SELECT concat_ws(' ', waits, total_ms, max_ms, locktype, failed) FROM lock_history.short_wait WHERE root_pid = 50`)
 	l.expect(`"Sales"."Order"`, `SELECT object FROM lock_history.short_wait WHERE root_pid = 50`)
 	l.expect("1 other", `SELECT waits || ' ' || locktype FROM lock_history.short_wait WHERE root_pid IS NULL`)
+	l.expect(`77 60 t 50 60 relation "Sales"."Order" AccessExclusiveLock`, `SELECT concat_ws(' ', deadlock_id, pid, is_victim, waits_for, wait_id, locktype, object, mode, held_mode, held_object) FROM lock_history.deadlock WHERE member = 1`)
+	l.expect(`77 50 f 60 ShareLock ExclusiveLock "Sales"."Order" BEGIN`, `SELECT concat_ws(' ', d.deadlock_id, d.pid, d.is_victim, d.waits_for, d.wait_id, d.locktype, d.object, d.mode, d.held_mode, d.held_object, a.query)
+		FROM lock_history.deadlock AS d JOIN lock_history.actor AS a USING (actor_id) WHERE d.member = 2`)
 	l.expect("late", `SELECT reason FROM lock_history.gap`)
 	l.expect("6000 10 4", `SELECT concat_ws(' ', ticks_due, period_ms, probe_us_p50, hold_us_p99) FROM lock_history.health_minute`)
 	l.expect("2", `SELECT batch FROM lock_history.run`)
@@ -552,7 +559,7 @@ func TestLiveRingHeldByReader(t *testing.T) {
 		t.Errorf("%d flushes took %s: they waited for the reader", fills, took)
 	}
 	var size int64
-	fmt.Sscan(l.query(`SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relname ~ '^(actor|episode|open|short_wait|gap|health_minute)_0$'`), &size)
+	fmt.Sscan(l.query(`SELECT sum(pg_total_relation_size(oid)) FROM pg_class WHERE relname ~ '^(actor|episode|open|short_wait|deadlock|gap|health_minute)_0$'`), &size)
 	if size < 2<<20*9/10 || size > 3<<20 {
 		t.Errorf("segment 0 has %d bytes when it stops growing, want about twice its share of 1 MB", size)
 	}

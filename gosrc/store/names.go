@@ -146,6 +146,19 @@ func wantedNames(h *hand) []nameKey {
 				add()
 			}
 		}
+		for j := range b.Deadlocks {
+			for k := range b.Deadlocks[j].Members {
+				m := &b.Deadlocks[j].Members[k]
+				some = sessionKeys(some, m.Session)
+				if m.HasTag {
+					some = tagKeys(some, m.Tag)
+				}
+				if m.HasHeld {
+					some = tagKeys(some, m.HeldTag)
+				}
+				add()
+			}
+		}
 		for j := range b.Short {
 			w := &b.Short[j]
 			some = tagKeys(some, lockmgr.Tag{Type: lockmgr.Relation, Field1: w.Database, Field2: w.Relation})

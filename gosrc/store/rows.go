@@ -34,7 +34,10 @@ func columnsOf(leaf string) []string {
 			"edge_actor", "edge_modes", "edge_from", "edge_to"}
 	case "short_wait":
 		return []string{"seg", "node_id", "at", "datname", "locktype", "database", "relation", "object", "mode", "query_id",
-			"text_hash", "root_pid", "root_backend_start", "waits", "total_ms", "max_ms"}
+			"text_hash", "root_pid", "root_backend_start", "waits", "total_ms", "max_ms", "failed"}
+	case "deadlock":
+		return []string{"seg", "node_id", "run", "at", "deadlock_id", "member", "pid", "is_victim", "waits_for", "wait_id", "actor_id",
+			"locktype", "object", "mode", "held_mode", "held_object", "database", "relation", "transactionid"}
 	case "gap":
 		return []string{"seg", "node_id", "run", "began", "ended", "reason", "lost", "detail"}
 	default: // health_minute
@@ -88,6 +91,9 @@ func newRows(h *hand, s *session, names *Names, c *config.Config, gapsOnly bool)
 		}
 		for j := range b.Short {
 			r.short(&b.Short[j])
+		}
+		for j := range b.Deadlocks {
+			r.deadlock(&b.Deadlocks[j])
 		}
 		for j := range b.Health {
 			r.health(&b.Health[j])
@@ -208,7 +214,7 @@ func (r *rowSet) actor(s *snapshot.Session) int64 {
 func (r *rowSet) short(w *history.ShortWait) {
 	if w.Other {
 		r.add("short_wait", nil, r.nodeID, w.Second.Time(), nil, "other", nil, nil, nil, nil, nil, nil, nil, nil,
-			w.Waits, ms(w.Total), ms(w.Longest))
+			w.Waits, ms(w.Total), ms(w.Longest), w.Failed)
 		return
 	}
 	var mode, relation *string
@@ -221,7 +227,30 @@ func (r *rowSet) short(w *history.ShortWait) {
 	}
 	r.add("short_wait", nil, r.nodeID, w.Second.Time(), r.text(r.names.get(databaseKey(w.Database))),
 		lockmgr.Type(w.LockType).String(), nonZero(w.Database), nonZero(w.Relation), relation, mode, nonZero(w.QueryID),
-		nonZero(int64(w.TextHash)), nonZero(w.RootPid), when(w.RootBackendStart), w.Waits, ms(w.Total), ms(w.Longest))
+		nonZero(int64(w.TextHash)), nonZero(w.RootPid), when(w.RootBackendStart), w.Waits, ms(w.Total), ms(w.Longest), w.Failed)
+}
+
+func (r *rowSet) deadlock(d *history.Deadlock) {
+	for i := range d.Members {
+		m := &d.Members[i]
+		var locktype, lock, mode, heldMode, held *string
+		var col object.Columns
+		if m.HasTag {
+			locktype, lock = text(m.Tag.Type.String()), r.text(object.Text(m.Tag, r.names.Tag(m.Tag, 0)))
+			col = object.ColumnsOf(m.Tag, r.cfg.Server.VersionNum)
+		}
+		if m.HasHeld {
+			held = r.text(object.Text(m.HeldTag, r.names.Tag(m.HeldTag, 0)))
+		}
+		if m.Mode != 0 {
+			mode = text(m.Mode.String())
+		}
+		if m.HeldMode != 0 {
+			heldMode = text(m.HeldMode.String())
+		}
+		r.add("deadlock", nil, r.nodeID, r.run, d.At.Time(), d.ID, int16(i+1), m.Session.Pid, m.IsVictim, nonZero(m.WaitsFor),
+			nonZero(m.WaitID), r.actor(m.Session), locktype, lock, mode, heldMode, held, col.Database, col.Relation, col.TransactionID)
+	}
 }
 
 func (r *rowSet) gap(g *history.Gap) {

@@ -34,14 +34,16 @@ const (
 	// page of it is taken from the server's cache.
 	gcPercent = 50
 
-	// stopTime is how long the end of the worker may take; the watchdog of C
-	// ends it after 400 ms. Of that the store may write to the tables for
-	// writeOnStop, which a fast shutdown cuts short: it ends the store's session
-	// as well. Then the spill file has until spillOnStop, and the goodbye to the
-	// server the rest.
-	stopTime    = 300 * time.Millisecond
-	writeOnStop = 90 * time.Millisecond
-	spillOnStop = 280 * time.Millisecond
+	// How the end of the worker is divided, counted from when it was asked to
+	// stop; the watchdog of C ends it after 400 ms. The sampler watches how the
+	// last waits end until watchOnStop, if there are any. The store may write to
+	// the tables until writeOnStop, which a fast shutdown cuts short: it ends the
+	// store's session as well. Then the spill file has until spillOnStop, and the
+	// goodbye to the server until stopTime.
+	watchOnStop = 50 * time.Millisecond
+	writeOnStop = 130 * time.Millisecond
+	spillOnStop = 300 * time.Millisecond
+	stopTime    = 320 * time.Millisecond
 )
 
 // main is never called: a c-shared library must have one.
@@ -132,11 +134,12 @@ func run(table *probe.Table) error {
 		MaxProcesses: table.MaxProcesses(),
 		LiveRoom:     table.LiveRoom(),
 		Names:        sink.store.Names(),
+		WatchOnStop:  watchOnStop,
 		Rest:         giveBack,
 		Fault:        fault(),
 	})
 	err = s.Run()
-	if m := stop(sink, file, earlier, s.Complete(), cancel, done); m != nil {
+	if m := stop(sink, file, earlier, s.Complete(), s.StopSeen(), cancel, done); m != nil {
 		_ = table.Log(*m) // the sampler does it no more
 	}
 	return err
@@ -153,9 +156,11 @@ func giveBack() {
 
 // stop lets the store write what it can, leaves the rest to the next life and
 // ends the store. It returns what there is to say about it.
-func stop(sink *sink, file *spillFile, earlier *spill.Content, complete snapshot.Micros, cancel context.CancelFunc, done <-chan struct{}) *report.Message {
-	began := time.Now()
-	left := sink.store.Leave(writeOnStop)
+func stop(sink *sink, file *spillFile, earlier *spill.Content, complete snapshot.Micros, began time.Time, cancel context.CancelFunc, done <-chan struct{}) *report.Message {
+	if began.IsZero() {
+		began = time.Now() // nobody asked: the sampling has failed
+	}
+	left := sink.store.Leave(time.Until(began.Add(writeOnStop)))
 	cancel()
 	message := file.leave(sink.cfg, earlier, left, complete, began.Add(spillOnStop))
 	select {

@@ -150,7 +150,31 @@ CREATE TABLE lock_history.short_wait (
     root_backend_start timestamptz,
     waits              bigint NOT NULL,
     total_ms           double precision NOT NULL,
-    max_ms             double precision NOT NULL
+    max_ms             double precision NOT NULL,
+    failed             bigint NOT NULL DEFAULT 0 -- of waits, known not to have been granted
+) PARTITION BY LIST (seg);
+
+-- A member of a deadlock.
+CREATE TABLE lock_history.deadlock (
+    seg           smallint NOT NULL,
+    node_id       integer NOT NULL,
+    run           bigint NOT NULL,
+    at            timestamptz NOT NULL,
+    deadlock_id   bigint NOT NULL,
+    member        smallint NOT NULL,     -- place in the circle, from 1: each waits for the next
+    pid           integer NOT NULL,
+    is_victim     boolean NOT NULL,
+    waits_for     integer,
+    wait_id       bigint,
+    actor_id      bigint NOT NULL,
+    locktype      text,
+    object        text,
+    mode          text,
+    held_mode     text,
+    held_object   text,
+    database      oid,
+    relation      oid,
+    transactionid xid
 ) PARTITION BY LIST (seg);
 
 -- Times about which the history is silent.
@@ -197,7 +221,7 @@ DECLARE
     parent text;
     s      integer;
 BEGIN
-    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'gap', 'health_minute'] LOOP
+    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'deadlock', 'gap', 'health_minute'] LOOP
         FOR s IN 0..7 LOOP
             EXECUTE pg_catalog.format(
                 'CREATE TABLE lock_history.%I PARTITION OF lock_history.%I FOR VALUES IN (%s)
@@ -231,5 +255,6 @@ COMMENT ON TABLE lock_history.actor IS 'internal: processes as they were seen, t
 COMMENT ON TABLE lock_history.episode IS 'internal: waits that have ended';
 COMMENT ON TABLE lock_history.open IS 'internal: waits not known to have ended';
 COMMENT ON TABLE lock_history.short_wait IS 'internal: short waits by second';
+COMMENT ON TABLE lock_history.deadlock IS 'internal: members of deadlocks';
 COMMENT ON TABLE lock_history.gap IS 'internal: times not watched';
 COMMENT ON TABLE lock_history.health_minute IS 'internal: cost of watching by minute';

@@ -78,6 +78,18 @@ BEGIN
         WHERE w.wait_start <= keep.until AND w.node_id = source.node_id
           AND (w.is_open OR w.wait_end >= keep.since) AND (w.is_open OR w.seg = ANY (segments))
           AND (NOT w.is_open OR w.wait_end IS NULL OR w.wait_end >= keep.since)
+    ), dead AS MATERIALIZED (
+        SELECT d.seg, d.run, d.at, d.deadlock_id, d.member, d.pid, d.is_victim, d.waits_for, d.wait_id, d.actor_id,
+               d.locktype, d.object, d.mode, d.held_mode, d.held_object, d.database, d.relation, d.transactionid
+        FROM lock_history.deadlock AS d
+        WHERE d.seg < 8 AND d.node_id = source.node_id AND d.at BETWEEN keep.since AND keep.until
+    ), circle AS (
+        INSERT INTO lock_history.kept_deadlock (
+            seg, node_id, run, at, deadlock_id, member, pid, is_victim, waits_for, wait_id, actor_id,
+            locktype, object, mode, held_mode, held_object, database, relation, transactionid)
+        SELECT 8, -new_id, d.run, d.at, d.deadlock_id, d.member, d.pid, d.is_victim, d.waits_for, d.wait_id, d.actor_id,
+               d.locktype, d.object, d.mode, d.held_mode, d.held_object, d.database, d.relation, d.transactionid
+        FROM dead AS d
     ), who AS (
         -- An actor may be in several segments, and says the same in each.
         INSERT INTO lock_history.kept_actor (
@@ -90,7 +102,9 @@ BEGIN
                a.xact_start, a.query_start, a.query_id, a.query, a.members
         FROM (SELECT w.seg, w.actor_id FROM wait AS w
               UNION
-              SELECT w.seg, e.actor FROM wait AS w CROSS JOIN LATERAL pg_catalog.unnest(w.edge_actor) AS e(actor)) AS named
+              SELECT w.seg, e.actor FROM wait AS w CROSS JOIN LATERAL pg_catalog.unnest(w.edge_actor) AS e(actor)
+              UNION
+              SELECT d.seg, d.actor_id FROM dead AS d) AS named
         JOIN lock_history.actor AS a
              ON a.seg = named.seg AND a.actor_id = named.actor_id AND (a.node_id = source.node_id) IS TRUE
         ORDER BY a.actor_id, a.seen_at DESC
@@ -114,14 +128,14 @@ BEGIN
 
     INSERT INTO lock_history.kept_short_wait (
         seg, node_id, at, datname, locktype, database, relation, object, mode, query_id, text_hash, root_pid,
-        root_backend_start, waits, total_ms, max_ms)
+        root_backend_start, waits, total_ms, max_ms, failed)
     SELECT 8, -new_id, s.at, s.datname, s.locktype, s.database, s.relation, s.object, s.mode, s.query_id, s.text_hash,
-           s.root_pid, s.root_backend_start, s.waits, s.total_ms, s.max_ms
+           s.root_pid, s.root_backend_start, s.waits, s.total_ms, s.max_ms, s.failed
     FROM lock_history.short_wait AS s
     WHERE s.seg < 8 AND s.node_id = source.node_id AND s.at BETWEEN keep.since - interval '1 s' AND keep.until;
     GET DIAGNOSTICS short_waits = ROW_COUNT;
 
-    IF waits = 0 AND short_waits = 0 THEN
+    IF waits = 0 AND short_waits = 0 AND NOT EXISTS (SELECT FROM lock_history.kept_deadlock AS d WHERE d.node_id = -new_id) THEN
         RAISE EXCEPTION 'nothing to keep: nobody waited on server "%" from % to %', source.node, keep.since, keep.until
             USING ERRCODE = 'no_data_found',
                   HINT = 'lock_history.worst_moments() lists when sessions waited, lock_history.gaps when nobody was looking.';
@@ -149,6 +163,8 @@ BEGIN
           SELECT pg_catalog.pg_column_size(a) FROM lock_history.kept_actor AS a WHERE a.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(s) FROM lock_history.kept_short_wait AS s WHERE s.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(d) FROM lock_history.kept_deadlock AS d WHERE d.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(g) FROM lock_history.kept_gap AS g WHERE g.node_id = -new_id
           UNION ALL
@@ -213,6 +229,7 @@ BEGIN
     DELETE FROM lock_history.kept_episode AS e WHERE e.node_id = -old_id;
     DELETE FROM lock_history.kept_actor AS a WHERE a.node_id = -old_id;
     DELETE FROM lock_history.kept_short_wait AS s WHERE s.node_id = -old_id;
+    DELETE FROM lock_history.kept_deadlock AS d WHERE d.node_id = -old_id;
     DELETE FROM lock_history.kept_gap AS g WHERE g.node_id = -old_id;
     DELETE FROM lock_history.kept_health_minute AS h WHERE h.node_id = -old_id;
 END

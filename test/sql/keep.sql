@@ -16,8 +16,15 @@ SELECT pg_temp.add_wait('episode', :n, 2, 102, 8, 10, 20, ARRAY[(1,101,2,10,NULL
        pg_temp.add_wait('episode', :n, 5, 105, 8, -300, -290, ARRAY[(1,101,2,-300,NULL), (3,101,0,-300,NULL)]::pg_temp.edge[], 1),
        pg_temp.add_wait('open', :n, 4, 104, 8, 25, NULL, ARRAY[(1,102,2,25,NULL), (3,102,0,25,NULL)]::pg_temp.edge[], 3, seg => 1),
        pg_temp.add_wait('episode', :o, 2, 102, 8, 10, 20, ARRAY[(1,103,2,10,NULL), (3,103,0,10,NULL)]::pg_temp.edge[], 1) \g /dev/null
-INSERT INTO lock_history.short_wait_0 (seg, node_id, at, locktype, waits, total_ms, max_ms) VALUES
-    (0, :n, pg_temp.t(11), 'tuple', 7, 70, 12), (0, :n, pg_temp.t(-200), 'tuple', 1, 5, 5), (0, :o, pg_temp.t(11), 'tuple', 2, 9, 5);
+INSERT INTO lock_history.short_wait_0 (seg, node_id, at, locktype, waits, total_ms, max_ms, failed) VALUES
+    (0, :n, pg_temp.t(11), 'tuple', 7, 70, 12, 3), (0, :n, pg_temp.t(-200), 'tuple', 1, 5, 5, 0), (0, :o, pg_temp.t(11), 'tuple', 2, 9, 5, 0);
+-- 102 and 107 in a deadlock, and another long before; 107 is known by its deadlock alone
+SELECT pg_temp.add_actor(:n, 107) \g /dev/null
+INSERT INTO lock_history.deadlock_0 (seg, node_id, run, at, deadlock_id, member, pid, is_victim, waits_for, wait_id, actor_id, locktype, object, mode, held_mode, held_object, database, relation, transactionid) VALUES
+    (0, :n, 1, pg_temp.t(20), 77, 1, 102, true, 107, 2, 102, 'relation', 'public.t', 'AccessExclusiveLock', 'ShareLock', 'public.u', 5, 16384, NULL),
+    (0, :n, 1, pg_temp.t(20), 77, 2, 107, false, 102, NULL, 107, 'transactionid', 'transaction 740', 'ShareLock', NULL, NULL, NULL, NULL, '740'),
+    (0, :n, 1, pg_temp.t(-290), 76, 1, 105, true, NULL, 5, 105, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL),
+    (0, :o, 1, pg_temp.t(20), 78, 1, 102, true, NULL, 2, 102, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 INSERT INTO lock_history.gap_0 (seg, node_id, run, began, ended, reason, lost, detail) VALUES
     (0, :n, 1, pg_temp.t(22), pg_temp.t(23), 'late', 0, NULL), (0, :n, 1, pg_temp.t(-250), pg_temp.t(-240), 'late', 0, NULL);
 INSERT INTO lock_history.health_minute_0 (seg, node_id, run, minute, ticks_due, ticks_done, ticks_late, ticks_missed, period_ms, partitions_taken, partitions_busy, cpu_ms, rows_written, rows_merged, rows_dropped, errors)
@@ -32,6 +39,7 @@ CREATE FUNCTION pg_temp.reading() RETURNS TABLE (what text, said text) LANGUAGE 
     UNION ALL SELECT 'worst_moments', m::text FROM lock_history.worst_moments(pg_temp.t(0), pg_temp.t(24)) AS m
     UNION ALL SELECT 'root_blockers', r::text FROM lock_history.root_blockers(pg_temp.t(0), pg_temp.t(24)) AS r
     UNION ALL SELECT 'short_waits', s::text FROM lock_history.short_waits AS s WHERE s.node = 'here' AND s.at BETWEEN pg_temp.t(0) AND pg_temp.t(24)
+    UNION ALL SELECT 'deadlocks', d::text FROM lock_history.deadlocks AS d WHERE d.node = 'here' AND d.at BETWEEN pg_temp.t(0) AND pg_temp.t(24)
     UNION ALL SELECT 'gaps', g::text FROM lock_history.gaps AS g WHERE g.node = 'here' AND g.began BETWEEN pg_temp.t(0) AND pg_temp.t(24)
     UNION ALL SELECT 'health', h::text FROM lock_history.health AS h WHERE h.node = 'here' AND h.minute BETWEEN pg_temp.t(0) AND pg_temp.t(24)
 $$;
@@ -51,7 +59,8 @@ SELECT what, said FROM (TABLE before EXCEPT ALL SELECT r.what, r.said FROM pg_te
 SELECT what, said FROM (SELECT r.what, r.said FROM pg_temp.reading() AS r EXCEPT ALL TABLE before) AS d;
 -- what went on when it was kept ends there, unknown
 SELECT w.wait_id, w.node, w.outcome, w.wait_end = k.kept_at AS ends_when_kept FROM lock_history.waits AS w, lock_history.kept AS k ORDER BY w.wait_id;
-SELECT count(*) AS short_waits, sum(waits) FROM lock_history.short_waits;
+SELECT count(*) AS short_waits, sum(waits), sum(failed) AS failed FROM lock_history.short_waits;
+SELECT deadlock_id, pid, is_victim, query FROM lock_history.deadlocks ORDER BY member;
 SELECT began, ended, reason FROM lock_history.gaps;
 SELECT minute, ticks_due FROM lock_history.health;
 -- a time of day is one of the incident; another moment it does not tell about
@@ -96,6 +105,7 @@ SELECT count(*) FROM lock_history.episode WHERE seg = 8 AND node_id NOT IN (-1, 
 SELECT lock_history.forget('friday');
 SELECT name FROM lock_history.kept;
 SELECT node_id, count(*) FROM lock_history.kept_episode GROUP BY node_id;
+SELECT node_id, count(*) FROM lock_history.kept_deadlock GROUP BY node_id;
 SELECT lock_history.forget('of the other');
 SELECT count(*) FROM lock_history.kept_actor;
 SET pg_lock_history.incident = 'friday';

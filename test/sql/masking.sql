@@ -19,6 +19,8 @@ SELECT pg_temp.add_actor(n, 101, role => 'regress_plh_own'), pg_temp.add_actor(n
        pg_temp.add_wait('episode', n, n * 1000 + 5, 101, 8, 30, 40, ARRAY[(1,102,2,30,NULL), (3,102,0,30,NULL)]::pg_temp.edge[], 1, lock => 2)
 FROM (VALUES (:here), (:elsewhere)) AS v(n) \g /dev/null
 INSERT INTO lock_history.short_wait_0 (seg, node_id, at, locktype, query_id, waits, total_ms, max_ms) VALUES (0, :here, pg_temp.t(0), 'relation', 42, 3, 9, 5);
+INSERT INTO lock_history.deadlock_0 (seg, node_id, run, at, deadlock_id, member, pid, is_victim, waits_for, actor_id, object, mode)
+SELECT 0, :here, 1, pg_temp.t(5), 1, m, 100 + m, m = 1, 103 - m, 100 + m, 'public.t', 'ShareLock' FROM generate_series(1, 2) AS m;
 GRANT EXECUTE ON FUNCTION pg_temp.t(numeric) TO PUBLIC;
 
 -- the reader
@@ -31,6 +33,7 @@ SELECT pid, level, query, client_addr FROM lock_history.blocking_tree_at(pg_temp
 SELECT n.node, b.blocker_pid, b.kind, b.blocker_query, b.blocker_client_addr
 FROM lock_history.node_state AS n, lock_history.blocking_all(n.node_id * 1000 + 4) AS b ORDER BY n.node, b.kind, b.blocker_pid;
 SELECT node, waits, query_id FROM lock_history.short_waits;
+SELECT pid, is_victim, waits_for, object, usename, query, query_id, client_addr FROM lock_history.deadlocks ORDER BY member;
 SELECT waiting, roots FROM lock_history.worst_moments(node => 'here');
 SELECT count(*) FROM lock_history.health;
 SELECT count(*) FROM lock_history.gaps WHERE node = 'none';
@@ -53,6 +56,7 @@ SELECT node, pid, query, query_id, client_addr FROM lock_history.waits WHERE nod
 SELECT pid, query FROM lock_history.blocking_tree_at(pg_temp.t(15), 'elsewhere');
 SELECT count(*) FROM lock_history.blocking_all(:here * 1000 + 4);
 SELECT query_id FROM lock_history.short_waits;
+SELECT pid, query, query_id, client_addr FROM lock_history.deadlocks ORDER BY member;
 SELECT count(*) FROM lock_history.gaps WHERE node = 'none';
 SELECT count(*) FROM lock_history.status() WHERE key IN ('state', 'ring_fill', 'nodes');
 SELECT query FROM lock_history.actor;

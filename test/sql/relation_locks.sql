@@ -37,7 +37,8 @@ FROM (VALUES
     (8, 'blocking_tree_at', $$SELECT * FROM lock_history.blocking_tree_at('2026-03-01 14:30:01+00')$$),
     (9, 'blocking_all', 'SELECT * FROM lock_history.blocking_all(3)'),
     (10, 'worst_moments', 'SELECT * FROM lock_history.worst_moments()'),
-    (11, 'root_blockers()', $$SELECT * FROM lock_history.root_blockers('2026-03-01 14:30:01+00')$$)
+    (11, 'root_blockers()', $$SELECT * FROM lock_history.root_blockers('2026-03-01 14:30:01+00')$$),
+    (12, 'deadlocks', 'SELECT * FROM lock_history.deadlocks')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
@@ -55,7 +56,8 @@ FROM (VALUES
     (6, 'health', 'SELECT * FROM lock_history.health'),
     (7, 'blocking_tree_at', $$SELECT * FROM lock_history.blocking_tree_at('14:30:01')$$),
     (8, 'blocking_all', 'SELECT * FROM lock_history.blocking_all(3)'),
-    (9, 'worst_moments', 'SELECT * FROM lock_history.worst_moments()')
+    (9, 'worst_moments', 'SELECT * FROM lock_history.worst_moments()'),
+    (10, 'deadlocks', 'SELECT * FROM lock_history.deadlocks')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;

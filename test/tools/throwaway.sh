@@ -22,10 +22,15 @@ CHECKOUT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 
 # copy_installation FROM_PG_CONFIG ROOT
 copy_installation() {
-	local bin lib share root=$2 file
-	bin=$("$1" --bindir) lib=$("$1" --pkglibdir) share=$("$1" --sharedir)
+	local bin lib share locale root=$2 file
+	bin=$("$1" --bindir) lib=$("$1" --pkglibdir) share=$("$1" --sharedir) locale=$("$1" --localedir)
 	mkdir -p "$root$bin" "$root$lib" "$root$share/extension"
 	cp -L "$bin"/* "$root$bin/"
+	# The server's messages in other languages.
+	if [ -d "$locale" ] && [ ! -e "$root$locale" ]; then
+		mkdir -p "$root${locale%/*}"
+		ln -s "$locale" "$root$locale"
+	fi
 	for file in "$lib"/*; do
 		ln -s "$file" "$root$lib/"
 	done

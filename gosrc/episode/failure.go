@@ -1,0 +1,185 @@
+package episode
+
+import (
+	"time"
+
+	"pg_lock_history/gosrc/deadlock"
+	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/snapshot"
+)
+
+// decideAfter is how long a wait that has failed waits for its record: the
+// process writes it some microseconds later, unless it has lost its CPU. Longer
+// delays what a reader sees, shorter says "failed" where a reason was to come.
+const decideAfter = 100 * time.Millisecond
+
+// lastFailure is the last record of a slot that was about no wait we knew.
+type lastFailure struct {
+	pid   int32
+	start snapshot.Micros
+	sweep uint64 // by which it was read
+}
+
+// fail takes in one record.
+func (t *Tracker) fail(f *snapshot.Failure) {
+	p := t.process(f.Slot)
+	if p == nil {
+		return
+	}
+	if f.Lost > 0 {
+		t.lost += int64(f.Lost)
+		for _, w := range p.undecided {
+			w.blurred = true
+		}
+	}
+	if f.Pid == 0 {
+		return
+	}
+	var lines []deadlock.Line
+	if f.Reason == snapshot.FailDeadlock {
+		lines = deadlock.Parse(f.Text, f.TextCut)
+	}
+	w := p.failedWait(f, lines)
+	if w != nil {
+		w.failed = outcomeOf(f.Reason)
+	} else {
+		p.failure = lastFailure{pid: f.Pid, start: f.WaitStart, sweep: t.sweeps}
+		if f.WaitStart != 0 && f.WaitStart == p.lastStart {
+			return // the record came after the wait had to be decided
+		}
+	}
+	if f.Reason == snapshot.FailDeadlock {
+		t.foundDeadlock(f, lines, w)
+	} else if w == nil {
+		t.settle(unseen(f))
+	}
+}
+
+// failedWait finds the wait that a record is about, nil when no sweep saw it.
+func (p *process) failedWait(f *snapshot.Failure, lines []deadlock.Line) *wait {
+	for _, w := range p.undecided {
+		if w.isFailed(f, lines) {
+			return w
+		}
+	}
+	if p.wait != nil && p.wait.isFailed(f, lines) {
+		return p.wait
+	}
+	return nil
+}
+
+func (w *wait) isFailed(f *snapshot.Failure, lines []deadlock.Line) bool {
+	switch {
+	case w.pid != f.Pid || w.failed != history.StillWaiting:
+		return false
+	case f.WaitStart == 0:
+		// A deadlock found before its wait began, as it seems: then it is no
+		// wait of ours. Nobody asks again for what he was granted, so the same
+		// lock in the same mode can only be this one.
+		return w.walk != 0 && len(lines) > 0 && lines[0].Pid == f.Pid && lines[0].HasTag &&
+			lines[0].Tag == w.tag && lines[0].Mode == w.mode
+	case w.published != 0 && !w.stale:
+		return w.published == f.WaitStart
+	default: // its start was not seen: it waited when first seen, so it began before
+		return f.WaitStart <= w.firstSeen && f.FailedAt >= w.firstSeen
+	}
+}
+
+// unseen makes a wait of the record of one that no sweep saw.
+func unseen(f *snapshot.Failure) *wait {
+	end := max(f.FailedAt, 1)
+	w := &wait{slot: f.Slot, pid: f.Pid, start: end, end: end, firstSeen: end, seenAt: end, outcome: outcomeOf(f.Reason)}
+	if f.WaitStart != 0 {
+		w.start = min(f.WaitStart, end)
+	}
+	return w
+}
+
+// decide settles the waits that have ended as far as it is known how; with
+// force all of them.
+func (t *Tracker) decide(now snapshot.Micros, force bool) {
+	still := t.held[:0]
+	for _, w := range t.held {
+		p := t.procs[w.slot]
+		outcome := t.howEnded(p, w, force || now >= w.decideBy || now < w.decideBy.Add(-2*decideAfter))
+		if outcome == history.StillWaiting {
+			still = append(still, w)
+			continue
+		}
+		w.outcome = outcome
+		for i := range p.undecided {
+			if p.undecided[i] == w {
+				p.undecided = append(p.undecided[:i], p.undecided[i+1:]...)
+				break
+			}
+		}
+		t.settle(w)
+	}
+	clear(t.held[len(still):])
+	t.held = still
+}
+
+// Decide settles what has ended and could still be told better: somebody waits
+// for all there is.
+func (t *Tracker) Decide(at snapshot.Micros) { t.decide(at, true) }
+
+// howEnded tells how a wait ended, StillWaiting when that may become known
+// better and late is off. A record decides. Without one the lock was granted, by
+// the time the process waits again, has left, or got another lock since; unless
+// records were lost.
+func (t *Tracker) howEnded(p *process, w *wait, late bool) history.Outcome {
+	switch {
+	case w.failed != history.StillWaiting:
+		return w.failed
+	case w.blurred:
+		return history.Unknown
+	case w.status == snapshot.EndedGranted || w.status == snapshot.EndedLeft:
+		return history.Granted
+	}
+	if f := &p.failure; w.status == snapshot.EndedFailed && f.pid == w.pid && f.sweep > w.sweep {
+		// The process's status is that of another wait since.
+		if f.start > w.start {
+			return history.Granted
+		}
+		if f.start == 0 {
+			return history.Unknown // or it was this one after all
+		}
+	}
+	switch {
+	case !late:
+		return history.StillWaiting
+	case w.status == snapshot.EndedFailed:
+		return history.Failed
+	default:
+		return history.Unknown
+	}
+}
+
+// Undecided reports whether it will soon be known better how a wait ended.
+func (t *Tracker) Undecided() bool { return len(t.held) > 0 }
+
+// TakeLost returns how many records were lost since the last call.
+func (t *Tracker) TakeLost() int64 {
+	n := t.lost
+	t.lost = 0
+	return n
+}
+
+func outcomeOf(r snapshot.FailReason) history.Outcome {
+	switch r {
+	case snapshot.FailLockTimeout:
+		return history.LockTimeout
+	case snapshot.FailStatementTimeout:
+		return history.StatementTimeout
+	case snapshot.FailCancelled:
+		return history.Cancelled
+	case snapshot.FailTerminated:
+		return history.Terminated
+	case snapshot.FailDeadlock:
+		return history.DeadlockVictim
+	case snapshot.FailServerStop:
+		return history.ServerStop
+	default:
+		return history.Failed
+	}
+}

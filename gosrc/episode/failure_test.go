@@ -1,0 +1,245 @@
+package episode
+
+import (
+	"slices"
+	"testing"
+
+	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/lockmgr"
+	"pg_lock_history/gosrc/snapshot"
+)
+
+func failure(slot int32, start, at snapshot.Micros, reason snapshot.FailReason) snapshot.Failure {
+	return snapshot.Failure{Slot: slot, Pid: 1000 + slot, WaitStart: start, FailedAt: at, Mode: 8, Reason: reason}
+}
+
+// TestHowItEnded: process 1 waits for lock 7 from ms 4 on, and is not seen
+// waiting for it any more at ms 500.
+func TestHowItEnded(t *testing.T) {
+	const lock = 7
+	first := waiting(1, lock, ms(4))
+	over := func(status snapshot.WaitStatus) []snapshot.Wait {
+		return []snapshot.Wait{ended(1, lock, ms(4), status)}
+	}
+	again := append(over(snapshot.EndedLeft), waiting(1, lock, ms(498)))
+	fails := func(f ...snapshot.Failure) []snapshot.Failure { return f }
+	deadlockOn := func(pid, relation, mode string) snapshot.Failure {
+		f := failure(1, 0, ms(496), snapshot.FailDeadlock)
+		f.Text = "Process " + pid + " waits for " + mode + " on relation " + relation + " of database 5; blocked by process " + pid + "."
+		return f
+	}
+	other := failure(1, ms(4), ms(496), snapshot.FailCancelled)
+	other.Pid = 77
+	lost := failure(1, ms(499), ms(499.5), snapshot.FailCancelled)
+	lost.Lost = 3
+
+	tests := []struct {
+		name   string
+		sweeps []Sweep // at 500, 510, ...
+		want   history.Outcome
+	}{
+		{"granted", []Sweep{{Found: over(snapshot.EndedGranted)}}, history.Granted},
+		{"lock timeout", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailLockTimeout))}}, history.LockTimeout},
+		{"statement timeout", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailStatementTimeout))}}, history.StatementTimeout},
+		{"cancelled", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailCancelled))}}, history.Cancelled},
+		{"terminated, its slot taken over", []Sweep{{Found: over(snapshot.EndedLeft), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailTerminated))}}, history.Terminated},
+		{"server stop", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailServerStop))}}, history.ServerStop},
+		{"deadlock", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailDeadlock))}}, history.DeadlockVictim},
+		{"failed, nobody knows why", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailFailed))}}, history.Failed},
+		{"the record comes before the sweep sees the end", []Sweep{
+			{Found: []snapshot.Wait{first}, Failed: fails(failure(1, ms(4), ms(496), snapshot.FailCancelled))},
+			{Found: over(snapshot.EndedFailed)}}, history.Cancelled},
+		{"the record comes a tick later", []Sweep{
+			{Found: over(snapshot.EndedFailed)}, {Failed: fails(failure(1, ms(4), ms(496), snapshot.FailCancelled))}}, history.Cancelled},
+		{"the record never comes", []Sweep{{Found: over(snapshot.EndedFailed)}}, history.Failed},
+		{"waits again at once: granted", []Sweep{{Found: again}}, history.Granted},
+		{"waits again at once: had failed", []Sweep{{Found: again, Failed: fails(failure(1, ms(4), ms(496), snapshot.FailLockTimeout))}}, history.LockTimeout},
+		{"waits again at once: so did one in between", []Sweep{{Found: again, Failed: fails(failure(1, ms(496), ms(497), snapshot.FailLockTimeout))}}, history.Granted},
+		{"granted, and failed to get another", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(496), ms(499), snapshot.FailLockTimeout))}}, history.Granted},
+		{"failed, and got another", []Sweep{{Found: over(snapshot.EndedGranted), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailLockTimeout))}}, history.LockTimeout},
+		{"gone", []Sweep{{Found: over(snapshot.EndedLeft)}}, history.Granted},
+		{"failure of the process before in the slot", []Sweep{{Found: over(snapshot.EndedLeft), Failed: fails(other)}}, history.Granted},
+		{"records lost", []Sweep{{Found: over(snapshot.EndedLeft), Failed: fails(lost)}}, history.Unknown},
+		{"records lost, but not its own", []Sweep{{Found: over(snapshot.EndedLeft), Failed: fails(lost, failure(1, ms(4), ms(496), snapshot.FailCancelled))}}, history.Cancelled},
+		{"not to be seen, and no record", []Sweep{{Found: over(snapshot.EndedUnknown)}}, history.Unknown},
+		{"deadlock without a start, on this lock", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(deadlockOn("1001", "7", "AccessExclusiveLock"))}}, history.DeadlockVictim},
+		{"deadlock found at once, on another lock", []Sweep{{Found: over(snapshot.EndedLeft), Failed: fails(deadlockOn("1001", "8", "AccessExclusiveLock"))}}, history.Granted},
+		{"deadlock found at once, in a stronger mode", []Sweep{{Found: over(snapshot.EndedGranted), Failed: fails(deadlockOn("1001", "7", "ExclusiveLock"))}}, history.Granted},
+		{"deadlock without a start and lock", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, 0, ms(496), snapshot.FailDeadlock))}}, history.Unknown},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(testConfig)
+			s.sweep(ms(10), first)
+			s.walk(ms(10), queueOf{lock, []int32{2}, []snapshot.Wait{first}})
+			s.sweep(ms(490), first)
+			at := ms(500)
+			for _, sweep := range tt.sweeps {
+				sweep.At, sweep.Previous, sweep.Ticks = at, at.Add(-tick), 1
+				s.Sweep(sweep)
+				at = at.Add(tick)
+			}
+			// Nobody asked: what may still become clear is not handed out yet.
+			closed := s.Drain(at, DrainOptions{}).Closed
+			s.Sweep(Sweep{At: at.Add(decideAfter), Previous: at, Ticks: 1, Found: nil})
+			closed = append(closed, s.Drain(at.Add(decideAfter), DrainOptions{}).Closed...)
+			closed = slices.DeleteFunc(closed, func(e history.Episode) bool { return e.Start != ms(4) })
+			if len(closed) != 1 {
+				t.Fatalf("%d closed", len(closed))
+			}
+			if e := closed[0]; e.Outcome != tt.want {
+				t.Errorf("got %v, want %v", e.Outcome, tt.want)
+			}
+		})
+	}
+}
+
+func TestUnseenFailures(t *testing.T) {
+	s := newStage(testConfig)
+	s.sweep(ms(10))
+	s.Sweep(Sweep{At: ms(1000), Previous: ms(10), Ticks: 1, Failed: []snapshot.Failure{
+		failure(1, ms(100), ms(300), snapshot.FailLockTimeout),
+		failure(1, ms(400), ms(600), snapshot.FailLockTimeout),
+		failure(2, ms(500), ms(550), snapshot.FailCancelled),
+		{Slot: 3, Lost: 5},
+	}})
+	d := s.Drain(ms(1000), DrainOptions{})
+	if len(d.Closed) != 0 || len(d.Short) != 1 || d.Merged != 3 {
+		t.Fatalf("got %+v", d)
+	}
+	if r := d.Short[0]; !r.Other || r.Waits != 3 || r.Failed != 3 || r.Total != 450*1e6 || r.Longest != 200*1e6 {
+		t.Errorf("got %+v", r)
+	}
+	if n := s.TakeLost(); n != 5 {
+		t.Errorf("%d lost, want 5", n)
+	}
+	if s.TakeLost() != 0 {
+		t.Error("counted twice")
+	}
+}
+
+func TestDeadlocks(t *testing.T) {
+	w1, w2, w3 := waiting(1, 7, ms(1)), waiting(2, 8, ms(2)), waiting(3, 9, ms(3))
+	names := map[int32]*snapshot.Session{}
+	for n := int32(1); n <= 4; n++ {
+		names[1000+n] = &snapshot.Session{Slot: n, Pid: 1000 + n, BackendStart: 1, ApplicationName: string('a' + n - 1)}
+	}
+	const two = "Process 1001 waits for AccessExclusiveLock on relation 7 of database 5; blocked by process 1002.\n" +
+		"Process 1002 waits for AccessExclusiveLock on relation 8 of database 5; blocked by process 1001."
+	const foreign = "Prozess 1001 wartet auf AccessExclusiveLock-Sperre auf Relation 7 der Datenbank 5; blockiert von Prozess 1002.\n" +
+		"Prozess 1002 wartet auf AccessExclusiveLock-Sperre auf Relation 8 der Datenbank 5; blockiert von Prozess 1001."
+	type member struct {
+		name     string
+		victim   bool
+		waitsFor int32
+		relation uint32 // waited for, 0 not known
+		held     uint32
+		heldMode lockmgr.Mode
+		wait     bool // names a wait
+	}
+	tests := []struct {
+		name    string
+		seen    []queueOf
+		start   snapshot.Micros // of the victim's wait
+		text    string
+		members []member
+		closed  int
+	}{
+		{"two, seen", []queueOf{{7, []int32{2}, []snapshot.Wait{w1}}, {8, []int32{1}, []snapshot.Wait{w2}}}, ms(1), two,
+			[]member{{"a", true, 1002, 7, 8, 8, true}, {"b", false, 1001, 8, 7, 8, true}}, 1},
+		{"two, seen, in another language", []queueOf{{7, []int32{2}, []snapshot.Wait{w1}}, {8, []int32{1}, []snapshot.Wait{w2}}}, ms(1), foreign,
+			[]member{{"a", true, 1002, 7, 8, 8, true}, {"b", false, 1001, 8, 7, 8, true}}, 1},
+		{"two, seen, without a text", []queueOf{{7, []int32{2}, []snapshot.Wait{w1}}, {8, []int32{1}, []snapshot.Wait{w2}}}, ms(1), "",
+			[]member{{"a", true, 1002, 7, 8, 8, true}, {"b", false, 1001, 8, 7, 8, true}}, 1},
+		{"three, seen, without a text", []queueOf{{7, []int32{2}, []snapshot.Wait{w1}}, {8, []int32{3}, []snapshot.Wait{w2}}, {9, []int32{1}, []snapshot.Wait{w3}}}, ms(1), "",
+			[]member{{"a", true, 1002, 7, 9, 8, true}, {"b", false, 1003, 8, 7, 8, true}, {"c", false, 1001, 9, 8, 8, true}}, 1},
+		{"an outsider is no member", []queueOf{{7, []int32{2}, []snapshot.Wait{w1, waiting(3, 7, ms(3))}}, {8, []int32{1}, []snapshot.Wait{w2}}}, ms(1), "",
+			[]member{{"a", true, 1002, 7, 8, 8, true}, {"b", false, 1001, 8, 7, 8, true}}, 1},
+		{"never seen", nil, ms(1), two, []member{{"a", true, 1002, 7, 8, 0, true}, {"b", false, 1001, 8, 7, 0, false}}, 1},
+		{"never seen, in another language", nil, ms(1), foreign, []member{{"a", true, 1002, 0, 0, 0, false}, {"b", false, 1001, 0, 0, 0, false}}, 0},
+		{"never seen, found before the wait began", nil, 0, two, []member{{"a", true, 1002, 7, 8, 0, false}, {"b", false, 1001, 8, 7, 0, false}}, 0},
+		{"never seen, without a text", nil, ms(1), "", []member{{"a", true, 0, 0, 0, 0, false}}, 0},
+		{"a text that contradicts itself", nil, ms(1), two[:len(two)-2] + "9.", []member{{"a", true, 0, 0, 0, 0, false}}, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(testConfig)
+			for pid, p := range names {
+				s.read[pid-1000] = p
+			}
+			var found []snapshot.Wait
+			for _, q := range tt.seen {
+				found = append(found, q.waiters...)
+			}
+			if found != nil {
+				s.sweep(ms(10), found...)
+				s.walk(ms(10), tt.seen...)
+				s.sweep(ms(110), found...)
+				s.walk(ms(110), tt.seen...)
+			}
+			f := failure(1, tt.start, ms(996), snapshot.FailDeadlock)
+			f.Text = tt.text
+			gone := []snapshot.Wait{ended(1, 7, ms(1), snapshot.EndedFailed)}
+			if found == nil {
+				gone = nil
+			} else {
+				gone = append(gone, found[1:]...)
+			}
+			s.Sweep(Sweep{At: ms(1000), Previous: ms(990), Ticks: 1, Found: gone, Failed: []snapshot.Failure{f}})
+			strangers := s.Strangers(nil)
+			if found == nil && len(strangers) != len(tt.members) || found != nil && len(strangers) != 0 {
+				t.Errorf("strangers %v", strangers)
+			}
+			s.Introduce(func(_, pid int32) *snapshot.Session { return names[pid] })
+			d := s.Drain(ms(1000), DrainOptions{})
+			if len(d.Deadlocks) != 1 || len(d.Closed) != tt.closed || int64(1-tt.closed) != d.Merged {
+				t.Fatalf("got %d deadlocks, %d closed, %d merged", len(d.Deadlocks), len(d.Closed), d.Merged)
+			}
+			for i := range d.Closed {
+				if d.Closed[i].Outcome != history.DeadlockVictim {
+					t.Errorf("outcome %v", d.Closed[i].Outcome)
+				}
+			}
+			dl := d.Deadlocks[0]
+			if dl.At != ms(996) || dl.ID <= 0 || len(dl.Members) != len(tt.members) {
+				t.Fatalf("got %+v", dl)
+			}
+			for i, m := range dl.Members {
+				got := member{m.Session.ApplicationName, m.IsVictim, m.WaitsFor, m.Tag.RelationOID(), m.HeldTag.RelationOID(), m.HeldMode, m.WaitID != 0}
+				if got != tt.members[i] {
+					t.Errorf("member %d: got %+v, want %+v", i, got, tt.members[i])
+				}
+				if m.Mode != 8 {
+					t.Errorf("member %d: mode %v", i, m.Mode)
+				}
+			}
+			if s.Drain(ms(1010), DrainOptions{}).Deadlocks != nil {
+				t.Error("handed out twice")
+			}
+		})
+	}
+}
+
+// A circle that the server resolves by reordering the queue, or that somebody leaves, is no deadlock.
+func TestNoDeadlock(t *testing.T) {
+	w1, w2 := waiting(1, 7, ms(1)), waiting(2, 8, ms(2))
+	circle := []queueOf{{7, []int32{2}, []snapshot.Wait{w1}}, {8, []int32{1}, []snapshot.Wait{w2}}}
+	for name, f := range map[string][]snapshot.Failure{
+		"resolved by granting":   nil,
+		"resolved by cancelling": {failure(1, ms(1), ms(996), snapshot.FailCancelled)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStage(testConfig)
+			s.sweep(ms(10), w1, w2)
+			s.walk(ms(10), circle...)
+			s.sweep(ms(110), w1, w2)
+			s.walk(ms(110), circle...)
+			s.Sweep(Sweep{At: ms(1000), Previous: ms(990), Ticks: 1, Failed: f, Found: []snapshot.Wait{
+				ended(1, 7, ms(1), snapshot.EndedGranted), ended(2, 8, ms(2), snapshot.EndedGranted)}})
+			d := s.Drain(ms(1000), DrainOptions{})
+			if len(d.Closed) != 2 || !d.Closed[0].InCycle || d.Deadlocks != nil {
+				t.Errorf("got %d closed, %d deadlocks", len(d.Closed), len(d.Deadlocks))
+			}
+		})
+	}
+}

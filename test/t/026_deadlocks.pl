@@ -1,0 +1,103 @@
+# Deadlocks that no sample sees: the server finds them after 1 ms, samples are
+# a second apart. What the victim's error says is there all the same, hidden or
+# caught or in another language.
+use strict;
+use warnings FATAL => 'all';
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use LockHistory;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+$ENV{LANGUAGE} = 'de';    # of the server; counts where lc_messages is not C
+my $node = LockHistory::cluster('deadlocks',
+	settings => "deadlock_timeout = '1ms'\npg_lock_history.sample_period = '1s'\nlc_messages = 'C'");
+$node->safe_psql('postgres', 'CREATE TABLE public.w (id int PRIMARY KEY, v int); INSERT INTO w SELECT g, 0 FROM generate_series(1, 10) AS g; CREATE TABLE public.up (i int)');
+
+# Each locks its own row and then that of the next; the last one closes the circle and is the victim.
+sub circle
+{
+	my ($n, $last, $first) = @_;
+	my @s = map { LockHistory::session($node, "member $_") } 1 .. $n;
+	$s[-1]->run($first) if $first;
+	$_->run('BEGIN') for @s;
+	$s[ $_ - 1 ]->run("UPDATE w SET v = v + 1 WHERE id = $_") for 1 .. $n;
+	for my $i (1 .. $n - 1)
+	{
+		$s[ $i - 1 ]->send('UPDATE w SET v = v + 1 WHERE id = ' . ($i + 1));
+		LockHistory::wait_until_waiting($node, $s[ $i - 1 ]);
+	}
+	$s[-1]->errors;
+	$s[-1]->run($last // 'UPDATE w SET v = v + 1 WHERE id = 1');
+	my $said = $s[-1]->errors;
+	$s[-1]->run('ROLLBACK');
+	for my $i (reverse 1 .. $n - 1) { $s[ $i - 1 ]->answer; $s[ $i - 1 ]->run('ROLLBACK'); }
+	my $rows = latest();
+	$_->quit for @s;
+	return ($rows, $said);
+}
+
+sub latest
+{
+	return LockHistory::history($node, q{
+		SELECT string_agg(concat_ws(' ', replace(d.application_name, 'member ', ''), CASE WHEN d.is_victim THEN 'victim' END, 'for',
+				replace((SELECT o.application_name FROM lock_history.deadlocks AS o WHERE o.deadlock_id = d.deadlock_id AND o.pid = d.waits_for), 'member ', ''),
+				d.mode, regexp_replace(d.object, 'transaction \d+', 'xid'), CASE WHEN d.query ~ '^(UPDATE|DO|LOCK|ROLLBACK)' THEN '+' END), '; ' ORDER BY d.is_victim DESC, d.member)
+		FROM lock_history.deadlocks AS d
+		WHERE d.deadlock_id = (SELECT l.deadlock_id FROM lock_history.deadlocks AS l ORDER BY l.at DESC LIMIT 1)});
+}
+sub deadlocks { return LockHistory::history($node, 'SELECT count(DISTINCT deadlock_id) FROM lock_history.deadlocks'); }
+
+my ($rows, $said) = circle(2);
+like($said, qr/deadlock detected/, 'a deadlock');
+is($rows, '2 victim for 1 ShareLock xid +; 1 for 2 ShareLock xid +', '... of two');
+is($node->safe_psql('postgres', q{SELECT coalesce(held_mode, '-'), held_object ~ '^transaction \d+$', wait_id IS NULL, usename, datname, backend_start IS NOT NULL
+	FROM lock_history.deadlocks WHERE NOT is_victim}), '-|t|t|postgres|postgres|t', 'what no sample saw is null, the session is described');
+
+($rows) = circle(6);
+is($rows, '6 victim for 1 ShareLock xid +; ' . join('; ', map { "$_ for " . ($_ + 1) . ' ShareLock xid +' } 1 .. 5), 'of six');
+
+($rows, $said) = circle(2, undef, 'SET log_min_messages = panic');
+is(deadlocks(), '3', 'not in the server log, but in the history');
+
+($rows, $said) = circle(2, q{DO 'BEGIN BEGIN UPDATE w SET v = 0 WHERE id = 1; EXCEPTION WHEN deadlock_detected THEN NULL; END; END'});
+unlike($said, qr/deadlock/, 'caught');
+is($rows, '2 victim for 1 ShareLock xid +; 1 for 2 ShareLock xid +', '... and told');
+
+# Both hold a weak lock and want a strong one: the second is refused without a wait.
+my @up = map { LockHistory::session($node, "member $_") } 1 .. 2;
+$_->run('BEGIN; LOCK TABLE up IN SHARE MODE') for @up;
+$up[0]->run("SET deadlock_timeout = '60s'");
+$up[0]->send('LOCK TABLE up');
+LockHistory::wait_until_waiting($node, $up[0]);
+$up[1]->run('LOCK TABLE up');
+like($up[1]->errors, qr/deadlock detected/, 'an upgrade');
+$up[1]->run('ROLLBACK');
+$up[0]->answer;
+$up[0]->run('ROLLBACK');
+is(latest(), '2 victim for 1 AccessExclusiveLock public.up +; 1 for 2 AccessExclusiveLock public.up +', '... found before it waited');
+$_->quit for @up;
+is(deadlocks(), '5', 'no deadlock twice');
+
+# Each victim is one failed wait, wherever it is counted.
+is(LockHistory::history($node, q{SELECT (SELECT count(*) FROM lock_history.waits WHERE outcome = 'deadlock') + (SELECT coalesce(sum(failed), 0) FROM lock_history.short_waits)}),
+	'5', 'five failed waits in all');
+is($node->safe_psql('postgres', q{SELECT count(*) FROM lock_history.waits WHERE granted IS NOT TRUE AND outcome <> 'deadlock'}), '0', 'nobody else failed');
+
+SKIP:
+{
+	my $session = LockHistory::session($node, 'language');
+	$session->run("SET lc_messages = 'C.UTF-8'");
+	$session->errors;
+	$session->run('SELECT 1 / 0');
+	my $message = $session->errors;
+	$session->quit;
+	skip 'no messages in another language here', 2 if $message =~ /division by zero|invalid value/;
+
+	($rows, $said) = circle(3, undef, "SET lc_messages = 'C.UTF-8'");
+	unlike($said, qr/deadlock detected/, 'a deadlock told in another language');
+	is($rows, '3 victim for 1 ShareLock +; 1 for 2 ShareLock +; 2 for 3 ShareLock +', '... lacks the lock and nothing else');
+}
+
+$node->stop;
+done_testing();
