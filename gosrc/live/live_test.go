@@ -355,7 +355,7 @@ func TestFieldsOfAnEndedWait(t *testing.T) {
 	s := func(pid int32, xid uint32) *snapshot.Session { return &snapshot.Session{Pid: pid, Prepared: xid} }
 	at := func(d time.Duration) snapshot.Micros { return monday.Add(d) }
 	e := &history.Episode{
-		WaitID: 4711, Mode: 5, Start: at(time.Minute), End: at(2 * time.Minute), Outcome: history.Failed, Samples: 6000, InCycle: true,
+		WaitID: 4711, Mode: 5, Start: at(time.Minute), End: at(2 * time.Minute), Outcome: history.LockTimeout, Samples: 6000, InCycle: true,
 		Tag: lockmgr.Tag{Type: lockmgr.Tuple, Field1: 5, Field2: 16384, Field3: 7, Field4: 9},
 		Waiter: &snapshot.Session{Pid: 12, LeaderPid: 11, Role: 10, Database: 5, State: snapshot.StateActive, BackendType: "parallel worker",
 			BackendStart: at(1), StateChange: at(2), XactStart: at(3), QueryStart: at(4), QueryID: -8, Query: "SELECT 'caf\xe9'", ApplicationName: "a\x00b", ClientAddr: "::ffff:10.1.2.3"},
@@ -384,7 +384,7 @@ func TestFieldsOfAnEndedWait(t *testing.T) {
 	want := []any{nil, nil, nil, nil, nil, nil, n(4711), n(12), nil, us(at(1)), n(11), "parallel worker", "active", us(at(2)), "shop", "alice", "a",
 		us(at(3)), us(at(4)), "10.1.2.3", n(-8), `SELECT 'caf\xE9'`,
 		"tuple", "ShareLock", "tuple (7,9) of public.orders", "shop", n(5), n(16384), n(7), n(9), nil, nil, nil, nil, nil,
-		us(e.Start), us(e.End), n(0), "failed", n(6000), []int32{-2, 21, -1}, []int32{30, 31}, []int32{-1}, n(4), n(2), n(1)}
+		us(e.Start), us(e.End), n(0), "lock_timeout", n(6000), []int32{-2, 21, -1}, []int32{30, 31}, []int32{-1}, n(4), n(2), n(1)}
 	for i := range want {
 		if !reflect.DeepEqual(rows[0].fields[i], want[i]) {
 			t.Errorf("field %d: %v, want %v", i, rows[0].fields[i], want[i])

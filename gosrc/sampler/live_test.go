@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/snapshot"
 )
 
 func TestLiveGraphFollowsTheWait(t *testing.T) {
@@ -44,6 +47,22 @@ func TestLiveWaitsArriveOnceEach(t *testing.T) {
 		if e.records != 1 {
 			t.Errorf("%d records at the end of wait %d", e.records, i+1)
 		}
+	}
+}
+
+// What somebody who asks for all has decided for him arrives as well.
+func TestLiveWaitsThatAreDecidedByAFlush(t *testing.T) {
+	srv := &server{status: snapshot.EndedFailed, script: []moment{
+		{at: time.Second, do: alterWaits}, {at: 2 * time.Second, do: nobodyWaits}, // its record never comes
+		{at: 2020 * time.Millisecond, reasons: WokeFlush, ticket: 1},
+	}}
+	sink := &recorder{}
+	play(t, srv, sink, testConfig(), 3*time.Second)
+	if closed := sink.closedEpisodes(); len(closed) != 1 || closed[0].Outcome != history.Failed {
+		t.Fatalf("ended %+v, want one of which no more is known", closed)
+	}
+	if len(srv.ended) != 1 || srv.ended[0].records != 1 || srv.ended[0].at > 2030*time.Millisecond {
+		t.Errorf("ended waits %+v, want it with the flush", srv.ended)
 	}
 }
 

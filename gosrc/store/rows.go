@@ -236,11 +236,11 @@ func (r *rowSet) deadlock(d *history.Deadlock) {
 		var locktype, lock, mode, heldMode, held *string
 		var col object.Columns
 		if m.HasTag {
-			locktype, lock = text(m.Tag.Type.String()), r.text(object.Text(m.Tag, r.names.Tag(m.Tag, 0)))
+			locktype, lock = text(m.Tag.Type.String()), r.text(object.Text(m.Tag, r.names.Tag(m.Tag, d.At)))
 			col = object.ColumnsOf(m.Tag, r.cfg.Server.VersionNum)
 		}
 		if m.HasHeld {
-			held = r.text(object.Text(m.HeldTag, r.names.Tag(m.HeldTag, 0)))
+			held = r.text(object.Text(m.HeldTag, r.names.Tag(m.HeldTag, d.At)))
 		}
 		if m.Mode != 0 {
 			mode = text(m.Mode.String())

@@ -157,6 +157,10 @@ $alter->run('ROLLBACK');
 $reader{dba}->answer;
 $reader{dba}->run('ROLLBACK');
 until_nobody_waits();
+LockHistory::flush($node);
+my $last = "SELECT pid, granted, outcome FROM %s WHERE pid IN ($pid{a}, $pid{dba}) ORDER BY wait_start DESC LIMIT 2";
+is(sql(sprintf $last, 'lock_history.recent_waits()'), "$pid{dba}|t|granted\n$pid{a}|f|cancelled", 'how they ended');
+is(sql(sprintf $last, 'lock_history.waits'), "$pid{dba}|t|granted\n$pid{a}|f|cancelled", '... as in the history');
 
 # ---- a parallel query that waits is one session; a row is told with its transaction ----
 

@@ -10,7 +10,7 @@ use Test::More;
 
 # Flushed by keep() alone, or not at all.
 my $node = LockHistory::cluster('keep', settings => q{pg_lock_history.flush_period = '60s'});
-$node->safe_psql('postgres', 'CREATE TABLE t (i int); CREATE ROLE reader LOGIN');
+$node->safe_psql('postgres', 'CREATE TABLE t (i int); CREATE TABLE u (i int); CREATE ROLE reader LOGIN');
 my $since = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
 
 my ($a, $b, $c) = map { LockHistory::session($node, $_) } qw(a b c);
@@ -25,8 +25,20 @@ $a->run('COMMIT');
 $b->answer;
 $c->answer;
 
+# A deadlock: the second is refused what it asks for, and never waits.
+$_->run('BEGIN; LOCK TABLE u IN SHARE MODE') for $a, $b;
+$a->run(q{SET deadlock_timeout = '60s'});
+$a->send('LOCK TABLE u');
+LockHistory::wait_until_waiting($node, $a);
+$node->poll_query_until('postgres', "SELECT clock_timestamp() > max(waitstart) + interval '300 ms' FROM pg_locks WHERE NOT granted") or die;
+$b->run('LOCK TABLE u');
+like($b->errors, qr/deadlock detected/, 'a deadlock');
+$b->run('ROLLBACK');
+$a->answer;
+$a->run('ROLLBACK');
+
 # Nothing of it has been written yet; keep() sees to that.
-is($node->safe_psql('postgres', "SELECT lock_history.keep('$since', now(), 'alter')"), 2, 'a fresh incident is kept');
+is($node->safe_psql('postgres', "SELECT lock_history.keep('$since', now(), 'alter')"), 4, 'a fresh incident is kept');
 
 # What there is to read, of the range, in words that do not depend on when.
 my $until = $node->safe_psql('postgres', "SELECT until FROM lock_history.kept WHERE name = 'alter'");
@@ -34,12 +46,14 @@ my $reading = join ' UNION ALL ',
   map { "SELECT '$_->[0]' AS what, r::text AS said FROM $_->[1] AS r" } (
 	[ 'waits',         'lock_history.waits' ],
 	[ 'blocking',      'lock_history.blocking' ],
+	[ 'deadlocks',     'lock_history.deadlocks' ],
 	[ 'roots',         "lock_history.root_blockers('$since', '$until')" ],
 	[ 'tree',          "lock_history.blocking_tree_at('$middle'::timestamptz)" ],
 	[ 'worst_moments', "lock_history.worst_moments('$since', '$until')" ]);
 $reading = "SELECT what, said FROM ($reading) AS all_of_it ORDER BY what, said";
 my $before = $node->safe_psql('postgres', $reading);
-is(scalar(() = $before =~ /^waits\|/mg), 2, 'two waits are in the ring') or diag($before);
+is(scalar(() = $before =~ /^waits\|/mg), 4, 'four waits are in the ring, that of the victim without a length') or diag($before);
+is(scalar(() = $before =~ /^deadlocks\|/mg), 2, 'two processes are in the deadlock') or diag($before);
 is(scalar(() = $before =~ /^tree\|/mg), 3, 'three processes are in the tree') or diag($before);
 my $incident = "SET pg_lock_history.incident = 'alter';";
 is($node->safe_psql('postgres', "$incident $reading"), $before, 'the incident reads as the ring does');
@@ -63,7 +77,7 @@ is(LockHistory::history($node, 'SELECT string_agg(outcome, \',\') FROM lock_hist
 
 # Without the library in the server the setting is a plain name, and works.
 $node->safe_psql('postgres', "SELECT lock_history.grant_reader('reader')");
-is($node->safe_psql('postgres', "$incident SELECT count(*) FROM lock_history.waits", extra_params => [ '-U', 'reader' ]), 2, 'a reader reads it');
+is($node->safe_psql('postgres', "$incident SELECT count(*) FROM lock_history.waits", extra_params => [ '-U', 'reader' ]), 4, 'a reader reads it');
 
 # A dump carries kept incidents, and nothing else of the history.
 my $dump = "$PostgreSQL::Test::Utils::tmp_check/keep.sql";
@@ -71,7 +85,7 @@ command_ok([ 'pg_dump', '-f', $dump, '-d', $node->connstr('postgres') ], 'dumped
 my $other = LockHistory::cluster('restored', preload => 0, extension => 0);
 $other->safe_psql('postgres', 'CREATE ROLE reader; CREATE DATABASE restored');
 command_ok([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-f', $dump, '-d', $other->connstr('restored') ], 'restored');
-is($other->safe_psql('restored', "SELECT name, waits FROM lock_history.kept"), 'alter|2', 'the restored database knows it');
+is($other->safe_psql('restored', "SELECT name, waits FROM lock_history.kept"), 'alter|4', 'the restored database knows it');
 is($other->safe_psql('restored', "$incident $reading"), $before, 'and reads it the same, also where nothing is preloaded');
 is($other->safe_psql('restored', 'SELECT count(*) FROM lock_history.waits'), 0, 'its ring is empty');
 is(($other->psql('restored', "SET pg_lock_history.incident = 'x'; SELECT count(*) FROM lock_history.waits"))[0], 3, 'an unknown name is refused there too');
