@@ -79,7 +79,9 @@ is($node->safe_psql('postgres', q{SELECT count(*) FROM lock_history.gaps WHERE r
 is($row->('clean'), '1|f|', 'open before a clean restart');
 $node->restart;
 LockHistory::wait_until_recording($node);
-like($row->('clean'), qr/^1\|t\|(?:unknown|failed)$/, 'a clean restart closes it too');
+# Both sessions are told to end at once: the holder may let go before the waiter
+# gives up, and the worker does not look for long.
+like($row->('clean'), qr/^1\|t\|(?:server_stop|granted|unknown)$/, 'a clean restart closes it too');
 
 # The worker alone comes back: the wait goes on and stays one row.
 ($holder, $waiter) = begin_wait('worker');
