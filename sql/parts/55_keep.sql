@@ -43,6 +43,11 @@ BEGIN
         RAISE EXCEPTION 'until (%) is in the future', keep.until
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Use now() for what happened so far.';
     END IF;
+    IF pg_catalog.current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+        RAISE EXCEPTION 'an incident cannot be kept in a transaction that is %', pg_catalog.current_setting('transaction_isolation')
+            USING ERRCODE = 'active_sql_transaction',
+                  DETAIL = 'It would not see what the worker writes while it waits for it.', HINT = 'Use READ COMMITTED.';
+    END IF;
     SELECT r.node_id, r.node, r.system_identifier INTO source FROM lock_history.recorded AS r WHERE r.incident IS NULL AND r.node = wanted_node;
     IF source.node_id IS NULL THEN
         RAISE EXCEPTION '%', coalesce(pg_catalog.format('server "%s" is not recorded here', wanted_node), 'this server is not recorded here')

@@ -128,3 +128,7 @@ SELECT waits_in_ring FROM (SELECT count(*) AS waits_in_ring FROM lock_history.wa
 RESET ROLE;
 DROP OWNED BY regress_plh_keeper;
 DROP ROLE regress_plh_keeper;
+-- with an old snapshot it would not see what is written for it, nor which numbers are given out
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT lock_history.keep(pg_temp.t(0), pg_temp.t(60), 'old snapshot');
+ROLLBACK;
