@@ -47,6 +47,7 @@ type lab struct {
 	tickets []uint64
 	earlier []history.Run
 	restore []queue.Item
+	bytes   int64    // of the queue, 0 for enough
 	settled int      // calls of Restored
 	texts   []string // of messages
 	number  int64
@@ -121,6 +122,9 @@ func (l *lab) start() {
 	l.t.Helper()
 	l.number, l.settled = 0, 0
 	l.queue = queue.New(queue.Limit{Bytes: 32 << 20})
+	if l.bytes != 0 {
+		l.queue.SetLimit(queue.Limit{Bytes: l.bytes})
+	}
 	wake := func() {
 		l.mu.Lock()
 		close(l.changed)

@@ -152,9 +152,13 @@ func TestWhatIsTold(t *testing.T) {
 	if m := f.leave(small, nil, items, 99, soon()); m == nil || !strings.Contains(m.Text, "0 rows, 2 had no time or no room") {
 		t.Errorf("no room: told %+v", m)
 	}
+	if err := spill.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
 	if m := f.leave(c, nil, items, 99, time.Now().Add(-time.Second)); m == nil {
 		t.Error("no time, and nothing told")
 	}
+	untilWritten(t, f, dir)
 	if err := os.WriteFile(filepath.Join(dir, spill.FileName), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -179,10 +183,20 @@ func TestStalledDisk(t *testing.T) {
 		t.Errorf("took %s, told %+v", took, m)
 	}
 	f.mu.Unlock()
-	for deadline := soon(); ; time.Sleep(time.Millisecond) { // it comes to its end
-		if _, err := os.Stat(filepath.Join(dir, spill.FileName)); err == nil {
+	untilWritten(t, f, dir)
+}
+
+// untilWritten waits for the end of a write that leave did not wait for.
+func untilWritten(t *testing.T, f *spillFile, dir string) {
+	t.Helper()
+	for deadline := soon(); ; time.Sleep(time.Millisecond) {
+		f.mu.Lock() // held for as long as a write goes on
+		_, err := os.Stat(filepath.Join(dir, spill.FileName))
+		f.mu.Unlock()
+		if err == nil {
 			return
-		} else if time.Now().After(deadline) {
+		}
+		if time.Now().After(deadline) {
 			t.Fatal(err)
 		}
 	}
