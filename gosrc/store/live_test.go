@@ -802,6 +802,41 @@ func TestLiveNames(t *testing.T) {
 }
 
 // Rows that the server will never take must not keep those behind them.
+// A name that comes after its row has been written is not lost: the open wait is
+// written again.
+func TestLiveLateNames(t *testing.T) {
+	l := newLab(t, true)
+	l.must(`CREATE TABLE slow (i int)`)
+	rel := l.oid(`SELECT 'slow'::regclass::oid`)
+	var asked atomic.Int32
+	var open atomic.Bool
+	l.mayDial = func() <-chan bool {
+		answer := make(chan bool, 1)
+		answer <- asked.Add(1) == 1 || open.Load() // the writer, and nobody else yet
+		return answer
+	}
+	l.start()
+	l.until("it records", func() bool { return l.store.Status().State == StateRecording })
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true})) // opens the first segment
+	l.store.RewriteOpen()
+	e := l.wait(60, lockmgr.Tag{Field1: l.databaseOID(), Field2: rel, Type: lockmgr.Relation, Method: 1}, l.session(50, "BEGIN"))
+	batch := history.Batch{Waiting: true, Open: []history.Episode{e}}
+	l.flushed(l.push(time.Second, batch))
+	l.expect("0", `SELECT count(*) FROM lock_history.open WHERE object = 'public.slow'`)
+	if l.store.RewriteOpen() {
+		t.Error("open waits are asked for before there is a name")
+	}
+	open.Store(true)
+	l.until("open waits are asked for again", func() bool {
+		l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+		return l.store.RewriteOpen()
+	})
+	l.until("the name is there", func() bool {
+		l.flushed(l.push(time.Second, batch))
+		return l.query(`SELECT count(*) FROM lock_history.open WHERE object = 'public.slow'`) != "0"
+	})
+}
+
 func TestLiveRefusedRows(t *testing.T) {
 	l := newLab(t, true)
 	l.must(`ALTER TABLE lock_history.gap_0 ADD CHECK (lost <> 13)`)

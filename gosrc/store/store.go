@@ -213,7 +213,10 @@ type writer struct {
 	ending  bool         // the last things are being written
 	tries   int          // quick looks for it that are left after a poke
 
-	number        int64           // highest of this life that was let go of
+	number    int64     // highest of this life that was let go of
+	late      []nameKey // names that rows in the tables lack
+	lateUntil time.Time // given up then
+
 	lastComplete  snapshot.Micros // CompleteTo of the last batch let go of
 	lastHeartbeat snapshot.Micros
 	backoff       time.Duration
@@ -310,6 +313,7 @@ func (w *writer) step(ctx context.Context) {
 			return
 		}
 	}
+	w.lateNames()
 	for w.hand != nil || w.queue.Len() > 0 {
 		if w.hand == nil {
 			w.take()

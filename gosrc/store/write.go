@@ -19,6 +19,11 @@ const (
 	// early enough. Longer delays flush(), shorter costs names.
 	nameWait = 500 * time.Millisecond
 
+	// Names that came too late for their rows are waited for, so many for so
+	// long. Open waits are written once more when they come.
+	maxLate  = 1000
+	lateWait = time.Minute
+
 	// maxActors bounds the remembered actors, 16 bytes each and some. Beyond it
 	// all are forgotten; the index knows them still.
 	maxActors = 50_000
@@ -40,7 +45,9 @@ func (w *writer) write(ctx context.Context) error {
 		return nil
 	}
 	if !h.named {
-		w.names.resolve(ctx, wantedNames(h), nameWait, w.stopping)
+		keys := wantedNames(h)
+		w.names.resolve(ctx, keys, nameWait, w.stopping)
+		w.expectNames(keys)
 		h.named = true
 	}
 
@@ -115,6 +122,29 @@ func (w *writer) write(ctx context.Context) error {
 		s.analyzeAt = 2 * s.rowsHere
 	}
 	return nil
+}
+
+// expectNames notes which names the rows at hand have to do without.
+func (w *writer) expectNames(keys []nameKey) {
+	if missing := w.names.nameless(keys); len(missing) > 0 {
+		w.late, w.lateUntil = missing[:min(len(missing), maxLate)], time.Now().Add(lateWait)
+	}
+}
+
+// lateNames has open waits written again when names have come that their rows
+// lack. What has ended keeps its numbers.
+func (w *writer) lateNames() {
+	if len(w.late) == 0 {
+		return
+	}
+	missing := w.names.nameless(w.late)
+	if len(missing) < len(w.late) {
+		w.rewriteOpen.Store(true)
+	}
+	w.late = missing
+	if time.Now().After(w.lateUntil) {
+		w.late = nil // of what is gone there is no name
+	}
 }
 
 // nothingToWrite: the history is complete as it is.
