@@ -235,3 +235,22 @@ COMMENT ON FUNCTION lock_history.local_node() IS
     'internal: the name under which this server is recorded; what functions take when no node is given';
 REVOKE ALL ON FUNCTION lock_history.local_node() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION lock_history.local_node() TO pg_monitor;
+
+-- An empty answer in a database without history would pass for "nobody waited".
+CREATE FUNCTION lock_history.warn_if_nothing_is_here()
+RETURNS void
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM lock_history.recorded) THEN
+        RAISE WARNING 'nothing is recorded in this database'
+            USING HINT = coalesce((SELECT w.value FROM lock_history.worker_status() AS w WHERE w.key = 'hint'),
+                                  'lock_history.status() says whether the worker runs.');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION lock_history.warn_if_nothing_is_here() IS
+    'internal: warns where there is no history at all, as in a database other than that of pg_lock_history.database';
+REVOKE ALL ON FUNCTION lock_history.warn_if_nothing_is_here() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lock_history.warn_if_nothing_is_here() TO pg_monitor;

@@ -49,6 +49,12 @@ BEGIN
                   DETAIL = 'It would not see what the worker writes while it waits for it.', HINT = 'Use READ COMMITTED.';
     END IF;
     SELECT r.node_id, r.node, r.system_identifier INTO source FROM lock_history.recorded AS r WHERE r.incident IS NULL AND r.node = wanted_node;
+    IF NOT EXISTS (SELECT FROM lock_history.recorded AS r WHERE r.incident IS NULL) THEN
+        RAISE EXCEPTION 'nothing is recorded in this database'
+            USING ERRCODE = 'no_data_found',
+                  HINT = coalesce((SELECT w.value FROM lock_history.worker_status() AS w WHERE w.key = 'hint'),
+                                  'lock_history.status() says whether the worker runs.');
+    END IF;
     IF source.node_id IS NULL THEN
         RAISE EXCEPTION '%', coalesce(pg_catalog.format('server "%s" is not recorded here', wanted_node), 'this server is not recorded here')
             USING ERRCODE = 'undefined_object',
@@ -211,7 +217,7 @@ BEGIN
     LOCK TABLE lock_history.kept_incident IN SHARE ROW EXCLUSIVE MODE;  -- as keep() does
     DELETE FROM lock_history.kept_incident AS k WHERE k.name = forget.name RETURNING k.kept_id INTO old_id;
     IF old_id IS NULL THEN
-        RAISE EXCEPTION 'there is no kept incident "%"', forget.name
+        RAISE EXCEPTION 'there is no kept incident "%"', coalesce(forget.name, '')
             USING ERRCODE = 'undefined_object', HINT = 'SELECT name FROM lock_history.kept lists them.';
     END IF;
     DELETE FROM lock_history.kept_episode AS e WHERE e.node_id = -old_id;
