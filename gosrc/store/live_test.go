@@ -496,6 +496,35 @@ func TestLiveQueueOverflowIsAGap(t *testing.T) {
 	}
 }
 
+// The end of a wait is among what was dropped: nobody knows how it went on, and
+// nobody says that it does.
+func TestLiveLostEnd(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	stays := l.wait(61, lockmgr.Tag{Type: lockmgr.Advisory, Field2: 1}, l.session(50, "BEGIN"))
+	ends := l.wait(60, lockmgr.Tag{Type: lockmgr.Advisory, Field2: 1}, l.session(50, "BEGIN"))
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true, Open: []history.Episode{stays, ends}, OldestOpen: ends.Start}))
+	other := connect(t, l.dsn)
+	l.mustOn(other, `BEGIN; LOCK TABLE lock_history.run IN ACCESS EXCLUSIVE MODE`)
+	began := l.push(time.Second, history.Batch{Gaps: make([]history.Gap, 1)})
+	l.until("the first is taken", func() bool { return l.queue.Len() == 0 })
+	l.queue.SetLimit(queue.Limit{Bytes: 1})
+	closed := ends
+	closed.End, closed.Outcome = l.now.Add(time.Second), history.Granted
+	l.push(time.Second, history.Batch{Closed: []history.Episode{closed}})
+	end := l.push(time.Second, history.Batch{Waiting: true, OldestOpen: stays.Start})
+	l.mustOn(other, `COMMIT`)
+	l.flushed(end)
+	l.expect("2", `SELECT count(*) FROM lock_history.waits WHERE outcome = 'unknown'`)
+	l.expect("t", `SELECT left((min(wait_end) = $1 AND max(wait_end) = $1)::text, 1) FROM lock_history.waits`, began.Time())
+	if !l.store.RewriteOpen() {
+		t.Fatal("the one that goes on is not asked for")
+	}
+	l.queue.SetLimit(queue.Limit{Bytes: 1 << 20})
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true, Open: []history.Episode{stays}, OldestOpen: stays.Start}))
+	l.expect("61", `SELECT string_agg(pid::text, ',') FROM lock_history.open AS o JOIN lock_history.actor AS a USING (actor_id) WHERE o.written_at > (SELECT lost_until FROM lock_history.run)`)
+}
+
 func TestLiveRingTurns(t *testing.T) {
 	l := newLab(t, true)
 	l.start()

@@ -217,6 +217,10 @@ type writer struct {
 	late      []nameKey // names that rows in the tables lack
 	lateUntil time.Time // given up then
 
+	// Facts of this life from then to then were dropped since the last
+	// transaction; 0 for none. Ends of waits may be among them.
+	lossFrom, lossTo snapshot.Micros
+
 	lastComplete  snapshot.Micros // CompleteTo of the last batch let go of
 	lastHeartbeat snapshot.Micros
 	backoff       time.Duration
@@ -235,6 +239,8 @@ type hand struct {
 	number   int64
 	complete snapshot.Micros
 	oldest   snapshot.Micros // as Batch.OldestOpen
+	lossFrom snapshot.Micros // as in writer
+	lossTo   snapshot.Micros
 	from     snapshot.Micros
 	bytes    int64
 	rows     int64
@@ -468,6 +474,7 @@ func (w *writer) take() {
 		w.st.RowsDropped += uint64(lost.Rows)
 		w.addGap(lostGap(lost))
 		w.rewriteOpen.Store(true) // waits that were to be written as open are among them
+		w.lose(lost.Began, lost.Ended)
 	}
 	if len(items) == 0 {
 		return
@@ -485,6 +492,15 @@ func (w *writer) take() {
 		w.ticket = max(w.ticket, b.Ticket)
 	}
 	w.hand = h
+}
+
+// lose notes that the ends of waits that the tables have as open may be unknown
+// from now on; those that go on are written again (rewriteOpen).
+func (w *writer) lose(from, to snapshot.Micros) {
+	if w.lossFrom == 0 || from < w.lossFrom {
+		w.lossFrom = max(from, 1)
+	}
+	w.lossTo = max(w.lossTo, to)
 }
 
 // maxGaps bounds the gaps kept while nothing can be written; then the last
@@ -533,6 +549,9 @@ func (w *writer) drop(h *hand, reason history.GapReason, why string) {
 	w.st.RowsDropped += uint64(h.rows)
 	w.addGap(history.Gap{Began: h.from, Ended: h.complete, Reason: reason, Lost: h.rows, Detail: why})
 	w.rewriteOpen.Store(true)
+	if h.run == 0 {
+		w.lose(h.from, h.complete)
+	}
 }
 
 // letGo empties the queue while there are no tables: nobody asked for history

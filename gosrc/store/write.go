@@ -76,6 +76,9 @@ func (w *writer) write(ctx context.Context) error {
 	// written, they explain the silence and take next to no room.
 	held := d.Action == ring.Held || seg < 0
 	w.hold(h, held)
+	if h.run == 0 {
+		h.lossFrom, h.lossTo = w.lossFrom, w.lossTo
+	}
 
 	r := newRows(h, s, w.names, w.cfg, held)
 	if err := s.dropKnownActors(ctx, r, seg, d.Action == ring.Advance); err != nil {
@@ -103,6 +106,7 @@ func (w *writer) write(ctx context.Context) error {
 	if h.run == 0 {
 		s.batch = h.number
 		w.lastHeartbeat = h.complete
+		w.lossFrom, w.lossTo = 0, 0
 	}
 	w.st.RowsWritten += uint64(r.count())
 	if d.Action == ring.Advance {
@@ -171,6 +175,7 @@ func (w *writer) hold(h *hand, held bool) {
 			w.log.Add(report.Message{Level: report.Warning, Key: keyHeld, Text: "lock history is full and its oldest part is in use, new facts are dropped",
 				Hint: "End the session that holds a lock on the tables in schema lock_history, or raise pg_lock_history.max_size."})
 		}
+		w.lose(h.from, h.complete)
 		w.held.Ended = h.complete
 		w.held.Lost += h.rows
 		w.st.RowsDropped += uint64(h.rows)
@@ -220,9 +225,12 @@ func (s *session) beat(ctx context.Context, tx pgx.Tx, h *hand, flushPeriod time
 	tag, err := tx.Exec(ctx, `
 		UPDATE lock_history.run
 		   SET heartbeat = $4::timestamptz, batch = $5::bigint, flush_period = pg_catalog.make_interval(secs => $6::float8),
-		       oldest_open = coalesce($7::timestamptz, oldest_open)
+		       oldest_open = coalesce($7::timestamptz, oldest_open),
+		       -- a loss that goes on began where it did
+		       lost_from = CASE WHEN $8::timestamptz > lost_until THEN $8 ELSE lost_from END,
+		       lost_until = greatest($9::timestamptz, lost_until)
 		 WHERE node_id = $1::int AND run = $2::bigint AND batch = $3::bigint`,
-		s.nodeID, run, batch, h.complete.Time(), number, flushPeriod.Seconds(), when(h.oldest))
+		s.nodeID, run, batch, h.complete.Time(), number, flushPeriod.Seconds(), when(h.oldest), when(h.lossFrom), when(h.lossTo))
 	if err != nil {
 		return fmt.Errorf("write the heartbeat: %w", err)
 	}

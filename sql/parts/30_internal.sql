@@ -94,7 +94,7 @@ GRANT SELECT ON lock_history.process TO pg_monitor;
 -- "episode", and of several the last written.  It is alive as long as the life
 -- of the worker that saw it is: the latest of its node, with a heartbeat not
 -- older than 3 flush periods (and 2 s for a busy machine).  After that nobody
--- knows how the wait went on.
+-- knows how the wait went on; nor when facts were dropped since it was written.
 --
 -- Open waits are written again when a segment closes.  So only segments that
 -- are open, or were when a worker had its last heartbeat (and a minute before:
@@ -130,16 +130,18 @@ WHERE k.seg = 8
   AND k.node_id = (SELECT r.node_id FROM lock_history.recorded AS r WHERE r.incident = lock_history.incident())
 UNION ALL
 SELECT p.seg, o.node_id, o.wait_id, p.proc_key, p.actor_id, true,
-       o.wait_start, CASE WHEN NOT o.is_alive THEN greatest(o.heartbeat, o.wait_start) END,
+       o.wait_start, CASE WHEN NOT o.is_alive THEN greatest(o.known_until, o.wait_start) END,
        NULL, CASE WHEN NOT o.is_alive THEN 'unknown' END, p.samples,
        p.locktype, p.mode, p.mode_number, p.object, p.database, p.datname, p.relation, p.page, p.tuple,
        p.virtualxid, p.transactionid, p.classid, p.objid, p.objsubid,
        p.lock_key, p.queue_key, p.in_cycle, p.hard_count, p.soft_count, p.soft_pids,
        p.edge_kind, p.edge_proc, p.edge_pid, p.edge_actor, p.edge_modes, p.edge_from, p.edge_to
 FROM (SELECT DISTINCT ON (l.wait_start, l.wait_id, l.node_id)
-             l.seg, l.place, l.wait_start, l.wait_id, l.node_id, r.heartbeat,
+             l.seg, l.place, l.wait_start, l.wait_id, l.node_id,
+             CASE WHEN l.written_at > r.lost_until THEN r.heartbeat ELSE r.lost_from END AS known_until,
              -- statement time: now() stands still in a long transaction
              r.heartbeat > pg_catalog.statement_timestamp() - 3 * r.flush_period - interval '2 s'
+             AND l.written_at > r.lost_until
              AND NOT EXISTS (SELECT FROM lock_history.run AS later
                              WHERE later.node_id = r.node_id AND later.run > r.run) AS is_alive
       FROM lock_history.ring AS own
@@ -155,7 +157,8 @@ FROM (SELECT DISTINCT ON (l.wait_start, l.wait_id, l.node_id)
                                        q.seg, q.ctid AS place, q.wait_start, q.wait_id, q.node_id, q.run, q.written_at
                                 FROM lock_history.open AS q
                                 -- what began before all that is open now has ended
-                                JOIN lock_history.run AS s ON s.node_id = q.node_id AND s.run = q.run AND s.oldest_open <= q.wait_start
+                                JOIN lock_history.run AS s ON s.node_id = q.node_id AND s.run = q.run
+                                     AND (s.oldest_open <= q.wait_start OR s.lost_until >= q.written_at)
                                 -- the last two are always true, see waits: a look-up for each
                                 -- row of every segment would look dear
                                 WHERE q.seg = own.seg AND q.seg >= (SELECT 0) AND q.seg <= (SELECT 8)
