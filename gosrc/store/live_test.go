@@ -1010,6 +1010,18 @@ func TestLivePublished(t *testing.T) {
 	}
 }
 
+// A row filter without the key makes our UPDATE fail before we look.
+func TestLivePublishedByFilter(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+	l.must(`CREATE PUBLICATION p FOR TABLE lock_history.run WHERE (batch > 0)`)
+	end := l.push(time.Second, history.Batch{Waiting: true})
+	l.until("it stops", func() bool { return l.store.Status().State == StatePublished })
+	l.must(`DROP PUBLICATION p`)
+	l.flushed(end)
+}
+
 // The publication may come while our transaction runs.
 func TestLivePublishedMeanwhile(t *testing.T) {
 	l := newLab(t, true)
