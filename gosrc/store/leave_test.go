@@ -174,6 +174,7 @@ func TestLiveLoadedInPart(t *testing.T) {
 	l.earlier = []history.Run{{ID: first, CompleteTo: l.now}}
 	l.restore = []queue.Item{at(3, 103), at(4, 104)}
 	l.start()
+	l.push(time.Second, history.Batch{}) // takes the gap between the lives along
 	l.allSettled()
 	l.leave(patience)
 	l.expect("103,104", lateGaps)

@@ -404,6 +404,20 @@ func TestLiveRuns(t *testing.T) {
 	l.expect("1", `SELECT count(*) FROM lock_history.run`) // old ones are removed
 }
 
+// After reset() there is no segment for the gap before a life: it is not forgotten.
+func TestLiveGapBeforeTheFirstSegment(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+	l.stop()
+	l.must(`SELECT lock_history.reset()`)
+	l.now = l.now.Add(time.Hour)
+	l.cfg.Server.WorkerStart = l.now
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{}))
+	l.expect("stopped 01:00:00", `SELECT reason || ' ' || (ended - began) FROM lock_history.gap`)
+}
+
 // Without statistics the planner takes a view of the last minutes for a big one.
 func TestLiveCurrentSegmentIsAnalyzed(t *testing.T) {
 	l := newLab(t, true)

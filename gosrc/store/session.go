@@ -43,6 +43,7 @@ type session struct {
 	encode    func(string) string // makes valid UTF-8 fit the database's encoding
 
 	actors    map[int64]struct{} // known to be in the current segment
+	owed      []history.Gap      // found on entering, for which there was no segment
 	measured  ring.Size          // when last asked
 	written   int64              // estimate of what was added since
 	measureAt time.Time          // when to ask again
@@ -274,7 +275,13 @@ func (s *session) enterRun(ctx context.Context, tx pgx.Tx, c *config.Config, run
 		if known := known.Time(); !known.Before(began) && known.Before(started) {
 			began, detail = known, ""
 		}
-		if seg := ring.Current(&s.rows); seg >= 0 && began.Before(started) {
+		seg := ring.Current(&s.rows)
+		switch {
+		case !began.Before(started):
+		case seg < 0: // new or reset: it goes with the first rows
+			s.owed = append(s.owed, history.Gap{Began: snapshot.FromTime(began), Ended: snapshot.FromTime(started),
+				Reason: history.GapStopped, Detail: detail})
+		default:
 			_, err = tx.Exec(ctx, `
 				INSERT INTO lock_history.`+leafName("gap", seg)+` (seg, node_id, run, began, ended, reason, lost, detail)
 				VALUES ($1::smallint, $2::int, $3::bigint, $4::timestamptz, $5::timestamptz, $6::text, 0, nullif($7::text, ''))`,

@@ -354,6 +354,9 @@ func (w *writer) open(ctx context.Context) error {
 	}
 	w.session = sess
 	w.st.Target = sess.target()
+	for _, g := range sess.owed {
+		w.addGap(g)
+	}
 	if w.away && sess.returned && w.lastComplete > sess.heartbeat {
 		w.addGap(history.Gap{Began: sess.heartbeat, Ended: w.lastComplete, Reason: history.GapElsewhere,
 			Detail: "history was written elsewhere, or there were no tables"})
