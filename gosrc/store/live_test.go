@@ -736,6 +736,22 @@ func TestLiveWrittenElsewhere(t *testing.T) {
 	l.expect("60", `SELECT string_agg(wait_id::text, ',') FROM lock_history.open`)
 }
 
+// Another way to the same server is no other history.
+func TestLiveSameHistoryByAnotherWay(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+	l.flushed(l.push(time.Minute, history.Batch{})) // nothing to write: the heartbeat stays
+	for _, conninfo := range []string{l.dsn, "application_name=x " + l.dsn, ""} {
+		c := l.cfg
+		c.ConnInfo = conninfo
+		l.store.Configure(c)
+		l.push(time.Second, history.Batch{Waiting: true})
+		l.flushed(l.now)
+	}
+	l.expect("0", `SELECT count(*) FROM lock_history.gap`)
+}
+
 func TestLiveNamesThatAreNoUTF8(t *testing.T) {
 	l := newLab(t, true)
 	raw := l.cfg.Database + "_raw"

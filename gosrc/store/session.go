@@ -33,6 +33,7 @@ type extension struct {
 type session struct {
 	conn      *pgx.Conn
 	ext       extension
+	history   string // identity of these tables, whatever the way to them
 	nodeID    int32
 	run       int64
 	batch     int64 // number in the run row
@@ -96,7 +97,11 @@ func (s *session) learn(ctx context.Context, c *config.Config, earlier []history
 		return err
 	}
 	var encoding string
-	if err := s.conn.QueryRow(ctx, `SELECT pg_catalog.current_setting('server_encoding')`).Scan(&encoding); err != nil {
+	err = s.conn.QueryRow(ctx, `
+		SELECT pg_catalog.current_setting('server_encoding'), pg_catalog.concat_ws('/', c.system_identifier, d.oid, $1::oid)
+		  FROM pg_catalog.pg_control_system() AS c
+		 CROSS JOIN pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database()`, s.ext.oid).Scan(&encoding, &s.history)
+	if err != nil {
 		return fmt.Errorf("ask for the encoding: %w", err)
 	}
 	s.encode = func(t string) string { return t }

@@ -200,8 +200,10 @@ type writer struct {
 	*Store
 	cfg     *config.Config
 	target  target
-	session *session // nil while not connected
-	hand    *hand    // taken from the queue, not yet committed
+	history string                     // identity of the one last connected to
+	left    map[string]snapshot.Micros // up to when it was complete when we left one for another
+	session *session                   // nil while not connected
+	hand    *hand                      // taken from the queue, not yet committed
 	gaps    []history.Gap
 	held    *history.Gap // being dropped for want of an empty segment
 	ticket  uint64       // highest flush() ticket not yet answered
@@ -250,7 +252,7 @@ type hand struct {
 }
 
 func newWriter(s *Store) *writer {
-	w := &writer{Store: s, cfg: s.config.Load(), reported: make(map[string]bool), st: Status{State: StateStarting, RingSegment: -1}}
+	w := &writer{Store: s, cfg: s.config.Load(), reported: make(map[string]bool), left: make(map[string]snapshot.Micros), st: Status{State: StateStarting, RingSegment: -1}}
 	w.target = writerTarget(w.cfg)
 	return w
 }
@@ -357,8 +359,9 @@ func (w *writer) open(ctx context.Context) error {
 	for _, g := range sess.owed {
 		w.addGap(g)
 	}
-	if w.away && sess.returned && w.lastComplete > sess.heartbeat {
-		w.addGap(history.Gap{Began: sess.heartbeat, Ended: w.lastComplete, Reason: history.GapElsewhere,
+	w.history = sess.history
+	if began := max(sess.heartbeat, w.left[w.history]); w.away && sess.returned && w.lastComplete > began {
+		w.addGap(history.Gap{Began: began, Ended: w.lastComplete, Reason: history.GapElsewhere,
 			Detail: "history was written elsewhere, or there were no tables"})
 	}
 	w.away = false
@@ -400,7 +403,8 @@ func (w *writer) fail(err error, action string) {
 			w.allOver() // of this kind there is news, and what was reported before is not so any more
 			w.log.Add(report.Message{Level: report.Info, Text: "waiting for CREATE EXTENSION pg_lock_history in database " + database})
 		}
-		w.absent, w.known, w.away = true, false, true
+		w.absent, w.known = true, false
+		w.goAway()
 		w.st.State = StateWaiting
 		w.st.LastError = ""
 		w.st.Hint = "Run CREATE EXTENSION pg_lock_history in database " + database + "."
@@ -592,11 +596,26 @@ func (w *writer) reconfigure() {
 	if old.Database != w.cfg.Database || old.ConnInfo != w.cfg.ConnInfo || old.NodeName != w.cfg.NodeName ||
 		old.Server.BootstrapRole != w.cfg.Server.BootstrapRole {
 		w.disconnect()
-		w.absent, w.known, w.away = false, false, true
+		w.absent, w.known = false, false
+		w.goAway()
 	}
 	// What failed with the old settings deserves a new try and a new message.
 	w.allOver()
 	w.backoff, w.retryAt = 0, time.Time{}
+}
+
+// maxLeft bounds the histories remembered that were left.
+const maxLeft = 16
+
+// goAway notes that what comes now may not get where the facts before went.
+func (w *writer) goAway() {
+	if !w.away && w.history != "" {
+		if len(w.left) >= maxLeft {
+			clear(w.left) // then the heartbeat says it, less exactly
+		}
+		w.left[w.history] = w.lastComplete
+	}
+	w.away = true
 }
 
 // finish writes what there is and says up to when the history is complete. It

@@ -203,6 +203,32 @@ func untilWritten(t *testing.T, f *spillFile, dir string) {
 }
 
 // A file that was not read in time is not overwritten.
+// A file that cannot be read now is not thrown away.
+func TestFileThatCannotBeReadStays(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil { // a file in the place of the directory: ENOTDIR
+		t.Fatal(err)
+	}
+	f := &spillFile{dir: dir, log: report.New(func() {})}
+	if c := f.load(testConfig(dir)); c != nil || !f.unread {
+		t.Fatalf("content %v, unread %t", c, f.unread)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, spill.FileName)
+	if err := os.WriteFile(file, []byte("whole"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.remove()
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("the file that could not be read is gone: %v", err)
+	}
+}
+
 func TestUnreadFileIsMovedAside(t *testing.T) {
 	dir := t.TempDir()
 	c := testConfig(dir)
