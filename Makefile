@@ -191,7 +191,7 @@ help:
 	@echo 'make demo           play an incident in a throwaway server and read its history'
 	@echo 'make run            the same, and leave the server up with a psql (KEEP=1)'
 	@echo 'make test           all tests: test-race test-sql test-isolation test-tap'
-	@echo '  one test:         make test-sql REGRESS=waits'
+	@echo '  one test:         make test-sql REGRESS=trees'
 	@echo '                    make test-isolation ISOLATION=soft_blocker'
 	@echo '                    make test-tap PROVE_TESTS=test/t/001_alter_queue.pl'
 	@echo '                    make test-go GO_TEST_FLAGS="-run Roots"'

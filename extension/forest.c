@@ -24,7 +24,7 @@ PG_FUNCTION_INFO_V1(plh_forest);
 
 /*
  * Far more than there can be processes; a bound on memory (about 100 bytes
- * for each member, 12 for each edge), for whoever calls this by hand.
+ * for each member, 24 for each edge), for whoever calls this by hand.
  */
 #define MAX_MEMBERS 1000000
 #define MAX_EDGES 10000000
@@ -334,7 +334,8 @@ plh_forest(PG_FUNCTION_ARGS)
 	n_starts = find_starts(&graph, starts);
 
 	seen = palloc0(graph.n_members * sizeof(bool));
-	path = palloc(graph.n_members * sizeof(int));
+	/* A plain row stands one below the longest chain: a cycle of all members closes there. */
+	path = palloc((graph.n_members + 1) * sizeof(int));
 	/* Each member is expanded once, and puts its children here, and one row. */
 	todo = palloc_extended((graph.n_members + n_children + 1) * sizeof(Todo), MCXT_ALLOC_HUGE);
 
@@ -371,7 +372,8 @@ plh_forest(PG_FUNCTION_ARGS)
 			nulls[7] = row.collapsed == 0;
 			tuplestore_putvalues(result->setResult, result->setDesc, values, nulls);
 			pfree(array);
-			if (!row.expand)
+			/* An edge that was given twice had it put here twice. */
+			if (!row.expand || seen[m])
 				continue;
 
 			seen[m] = true;

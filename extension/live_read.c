@@ -314,7 +314,8 @@ plh_live_rows(PG_FUNCTION_ARGS)
 	{
 		reader.values[COLUMN_TAKEN_AT] = TimestampTzGetDatum(copy.facts.taken_at);
 		reader.values[COLUMN_UNTIL] = TimestampTzGetDatum(
-			graph_is_alive(&copy.facts) ? GetCurrentTimestamp() : copy.facts.taken_at);
+			graph_is_alive(&copy.facts) ?
+			Max(copy.facts.taken_at, (TimestampTz) pg_atomic_read_u64(&plh_shared->last_tick)) : copy.facts.taken_at);
 		reader.nulls[COLUMN_TAKEN_AT] = reader.nulls[COLUMN_UNTIL] = false;
 		put_records(&reader, copy.graph, copy.facts.graph_length);
 	}

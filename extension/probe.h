@@ -379,7 +379,8 @@ typedef struct PlhProbes
 
 	/*
 	 * Adds ended waits, oldest first; the oldest ones there make room.  skipped
-	 * more did not get this far and count as overwritten.
+	 * more did not get this far and count as overwritten.  PLH_TOO_SMALL also
+	 * for bytes that are no records.
 	 */
 	int32_t		(*live_waits) (const char *records, uint32_t length, uint32_t skipped);
 

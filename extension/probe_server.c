@@ -102,7 +102,15 @@ plh_probe_publish(const PlhStatus *status)
 	{
 		if (LWLockConditionalAcquire(plh_shared->lock, LW_EXCLUSIVE))
 		{
-			plh_shared->status = *status;
+			PlhStatus  *to = &plh_shared->status;
+
+			/* Readers take the texts for strings, whatever comes from Go. */
+			*to = *status;
+			to->node[sizeof(to->node) - 1] = '\0';
+			to->target[sizeof(to->target) - 1] = '\0';
+			to->state[sizeof(to->state) - 1] = '\0';
+			to->last_error[sizeof(to->last_error) - 1] = '\0';
+			to->hint[sizeof(to->hint) - 1] = '\0';
 			LWLockRelease(plh_shared->lock);
 		}
 		else

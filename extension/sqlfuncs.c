@@ -86,7 +86,8 @@ put_count(Rows *rows, const char *key, uint64 count)
 
 /*
  * What blocking_now and recent_waits() would show.  While nobody waits no graph
- * is published, but each sweep says that there is none.
+ * is published, but each sweep says that there is none (or, for a tick or two
+ * while a reader keeps the area, that the first one is still to come).
  */
 static void
 put_live(Rows *rows)
@@ -96,7 +97,7 @@ put_live(Rows *rows)
 
 	plh_read_live_facts(&facts);
 	as_of = facts.taken_at;
-	if (as_of != 0 && facts.graph_rows == 0)
+	if (as_of != 0 && facts.graph_rows == 0 && facts.left_out == 0)
 		as_of = Max(as_of, (TimestampTz) pg_atomic_read_u64(&plh_shared->last_tick));
 	put_time(rows, "live_as_of", as_of);
 	put_text(rows, "live_waits",

@@ -60,7 +60,7 @@ func (q *Queue) SetLimit(limit Limit) {
 }
 
 // Push hands b over. It never waits; when there is no room the oldest batches
-// are dropped, in the last resort b itself.
+// are dropped, but not b itself: however large, it is in memory already.
 func (q *Queue) Push(b *history.Batch) {
 	item := Item{Batch: b, Bytes: size(b)}
 
@@ -106,10 +106,10 @@ func (q *Queue) signal() {
 	}
 }
 
-// boundLocked drops what is over the bounds: by bytes the oldest of all, by age
-// the oldest of this life.
+// boundLocked drops what is over the bounds, and never the newest batch: by bytes
+// the oldest of all, by age the oldest of this life.
 func (q *Queue) boundLocked() {
-	for len(q.items) > 0 && q.queued+q.taken > q.limit.Bytes {
+	for len(q.items) > 1 && q.queued+q.taken > q.limit.Bytes {
 		q.dropLocked(0)
 	}
 	for q.limit.Age > 0 && len(q.items) > q.restored && q.complete.Sub(q.items[q.restored].Batch.CompleteTo) > q.limit.Age {

@@ -44,8 +44,10 @@ func TestBounds(t *testing.T) {
 			Lost{Batches: 2, Rows: 2, Began: t0.Add(time.Second), Ended: t0.Add(2 * time.Second)}},
 		{"oldest goes by age", Limit{Bytes: 100 * one, Age: 60 * time.Second}, []*history.Batch{batch(1, 1), batch(2, 1), batch(62, 1)}, []int64{2, 62},
 			Lost{Batches: 1, Rows: 1, Began: t0.Add(time.Second), Ended: t0.Add(time.Second)}},
-		{"a single one too large", Limit{Bytes: one}, []*history.Batch{batch(1, 1), batch(2, 50)}, nil,
-			Lost{Batches: 2, Rows: 51, Began: t0.Add(time.Second), Ended: t0.Add(2 * time.Second)}},
+		{"a single one too large", Limit{Bytes: one}, []*history.Batch{batch(1, 1), batch(2, 50)}, []int64{2},
+			Lost{Batches: 1, Rows: 1, Began: t0.Add(time.Second), Ended: t0.Add(time.Second)}},
+		{"and the next makes room", Limit{Bytes: 2 * one}, []*history.Batch{batch(1, 50), batch(2, 1)}, []int64{2},
+			Lost{Batches: 1, Rows: 50, Began: t0.Add(time.Second), Ended: t0.Add(time.Second)}},
 		{"an empty one is no loss", Limit{Bytes: one}, []*history.Batch{batch(1, 0), batch(2, 1)}, []int64{2}, Lost{}},
 	}
 	for _, tt := range tests {

@@ -600,14 +600,15 @@ func TestTheEndIsHandedOver(t *testing.T) {
 		busy               int
 		do                 func(*server) // just before the end
 		open, closed, more int           // episodes in the last batch, its short waits
+		walks              int           // the last one has no other reason than the end; 0: whatever
 	}{
-		{"a wait of one tick", 0, alterWaits, 1, 0, 0},
-		{"its partition is busy", 1000, alterWaits, 1, 0, 0},
+		{"a wait of one tick", 0, alterWaits, 1, 0, 0, 2},
+		{"its partition is busy", 1000, alterWaits, 1, 0, 0, 0},
 		{"ended in the last tick", 0, func(s *server) {
 			s.script = append([]moment{{at: s.now + 5*time.Millisecond, do: nobodyWaits}}, s.script...)
 			alterWaits(s)
-		}, 0, 0, 1},
-		{"nobody waits", 0, nobodyWaits, 0, 0, 0},
+		}, 0, 0, 1, 0},
+		{"nobody waits", 0, nobodyWaits, 0, 0, 0, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -619,6 +620,9 @@ func TestTheEndIsHandedOver(t *testing.T) {
 			}
 			if watched := srv.now - 30*time.Second; watched > 0 != (tt.open > 0) || watched > s.o.WatchOnStop {
 				t.Errorf("watched how waits end for %v", watched)
+			}
+			if tt.walks != 0 && srv.walks != tt.walks {
+				t.Errorf("%d walks, want %d: one more at the end", srv.walks, tt.walks)
 			}
 			b := sink.batches[len(sink.batches)-1]
 			if b.CompleteTo != s.Complete() || len(b.Open) != tt.open || len(b.Closed) != tt.closed || len(b.Short) != tt.more {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/lockmgr"
 	"pg_lock_history/gosrc/queue"
 	"pg_lock_history/gosrc/snapshot"
 )
@@ -153,6 +154,12 @@ func TestLiveNextLife(t *testing.T) {
 	if l.queue.Bytes() != 0 || l.settled != 1 {
 		t.Errorf("%d bytes are held, told %d times that nothing is left", l.queue.Bytes(), l.settled)
 	}
+	// Tables made anew begin with the life that made them.
+	l.must(`DROP EXTENSION pg_lock_history CASCADE`)
+	l.must(`CREATE EXTENSION pg_lock_history`)
+	l.flushed(l.push(time.Second, late(6)))
+	l.expect("6", lateGaps)
+	l.expect("1", `SELECT count(*) FROM lock_history.run`)
 }
 
 // Batches that are partly in: those with a number up to the run's are left out.
@@ -167,6 +174,7 @@ func TestLiveLoadedInPart(t *testing.T) {
 	l.earlier = []history.Run{{ID: first, CompleteTo: l.now}}
 	l.restore = []queue.Item{at(3, 103), at(4, 104)}
 	l.start()
+	l.push(time.Second, history.Batch{}) // takes the gap between the lives along
 	l.allSettled()
 	l.leave(patience)
 	l.expect("103,104", lateGaps)
@@ -203,7 +211,14 @@ func TestLiveRunsThatNeverWrote(t *testing.T) {
 func TestLiveNoRowOfTheRun(t *testing.T) {
 	l := newLab(t, true)
 	l.restore = []queue.Item{item(int64(dayOne), 5, 5), item(int64(dayOne), 6, 6)}
+	locker := connect(t, l.dsn)
+	l.mustOn(locker, `BEGIN; LOCK TABLE lock_history.gap IN SHARE MODE`)
 	l.start()
+	l.until("it is in the writer's hand and cannot be written", func() bool { return l.store.Status().State == StateWriting && l.queue.Len() == 0 })
+	if l.settled != 0 {
+		t.Error("what is not written is said to be")
+	}
+	l.mustOn(locker, `COMMIT`)
 	l.allSettled()
 	l.expect("5,6", lateGaps)
 	l.expect("6 true", `SELECT batch || ' ' || (heartbeat = $2::timestamptz) FROM lock_history.run WHERE run = $1::bigint`,
@@ -214,8 +229,9 @@ func TestLiveNoRowOfTheRun(t *testing.T) {
 // later begin with this life.
 func TestLiveLeftWithoutTables(t *testing.T) {
 	l := newLab(t, false)
-	l.earlier = []history.Run{{ID: int64(dayOne), CompleteTo: dayOne.Add(time.Minute)}}
-	l.restore = []queue.Item{item(int64(dayOne), 5, 5)}
+	before := l.now.Add(-time.Hour)
+	l.earlier = []history.Run{{ID: int64(before), CompleteTo: before.Add(time.Minute)}}
+	l.restore = []queue.Item{item(int64(before), 5, 5)}
 	l.start()
 	l.allSettled()
 	l.must(`CREATE EXTENSION pg_lock_history`)
@@ -231,6 +247,52 @@ func TestLiveLeftWithoutTables(t *testing.T) {
 	if left := l.leave(patience); !left.NoTables || len(left.Items) != 0 {
 		t.Errorf("left %s, %+v; want nothing: nobody has a history", told(left.Items), left)
 	}
+}
+
+// What found no room is told by this life, and until it is, nothing is settled.
+func TestLiveRestoredWithoutRoom(t *testing.T) {
+	l := newLab(t, true)
+	q := queue.New(queue.Limit{Bytes: 1 << 30})
+	q.Push(item(0, 1, 1).Batch)
+	l.bytes = q.Bytes() * 5 / 2
+	l.restore = []queue.Item{item(int64(dayOne), 1, 101), item(int64(dayOne), 2, 102), item(int64(dayOne), 3, 103)}
+	l.start()
+	l.until("what had room is written", func() bool { return l.query(lateGaps) == "102,103" && l.queue.Bytes() == 0 })
+	if l.settled != 0 {
+		t.Error("the loss is not in the tables, and said to be settled")
+	}
+	l.push(time.Second, late(1))
+	l.allSettled()
+	l.expect("1 t", `SELECT lost || ' ' || left((run = $1::bigint)::text, 1) FROM lock_history.gap WHERE reason = 'writer blocked'`, int64(l.cfg.Server.WorkerStart))
+}
+
+// At the end nobody looks names up any more, so nobody is waited for.
+func TestLiveLeaveDoesNotWaitForNames(t *testing.T) {
+	l := newLab(t, true)
+	dir := shortDir(t)
+	mute, err := net.Listen("unix", filepath.Join(dir, fmt.Sprintf(".s.PGSQL.%d", l.cfg.Server.Port))) // never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	l.cfg.LocalConnInfo = fmt.Sprintf("host=%s port=%d sslmode=disable", dir, l.cfg.Server.Port)
+	l.start()
+	l.flushed(l.push(time.Second, late(1)))
+	for oid := range uint32(2) { // the first is being looked up, nobody has begun with the second
+		e := l.wait(60+int32(oid), lockmgr.Tag{Field1: 4_000_000_000 + oid, Field2: 5}, l.session(50, "BEGIN"))
+		l.push(time.Second, history.Batch{Open: []history.Episode{e}})
+		if oid == 0 {
+			l.until("the first is taken", func() bool { return l.queue.Len() == 0 })
+		}
+	}
+	began := time.Now()
+	if left := l.leave(patience); len(left.Items) != 0 {
+		t.Errorf("left %s", told(left.Items))
+	}
+	if took := time.Since(began); took > nameWait {
+		t.Errorf("it took %s", took)
+	}
+	l.expect("60,61", `SELECT string_agg(wait_id::text, ',' ORDER BY wait_id) FROM lock_history.open`)
 }
 
 // A server that cannot be reached: all is handed back, in time, and the lives
@@ -259,6 +321,17 @@ func TestLiveLeaveTellsWhatWasDropped(t *testing.T) {
 	if len(left.Items) != 1 || len(left.Items[0].Batch.Gaps) != 2 || left.Items[0].Batch.Gaps[0].Reason != history.GapWriterBlocked || left.Items[0].Batch.Gaps[0].Lost != 1 {
 		t.Errorf("left %s: want the second batch, and a gap for the first", told(left.Items))
 	}
+}
+
+// shortDir is one for sockets, whose paths must be short.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "plh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
 }
 
 // doubt stands between the store and the server, passes all on, and from a
@@ -349,11 +422,7 @@ func (d *doubt) serve(client net.Conn) {
 // the next life finds out that the commit has gone through.
 func TestLiveCommitInDoubtAtTheEnd(t *testing.T) {
 	l := newLab(t, true)
-	dir, err := os.MkdirTemp("", "plh") // a socket's path must be short
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	dir := shortDir(t)
 	d := newDoubt(t, dir, l.cfg.Server.SocketDirectories[1], l.cfg.Server.Port)
 	straight := l.cfg.Server.SocketDirectories
 	l.cfg.Server.SocketDirectories = []string{dir}

@@ -47,6 +47,7 @@ type lab struct {
 	tickets []uint64
 	earlier []history.Run
 	restore []queue.Item
+	bytes   int64    // of the queue, 0 for enough
 	settled int      // calls of Restored
 	texts   []string // of messages
 	number  int64
@@ -121,6 +122,9 @@ func (l *lab) start() {
 	l.t.Helper()
 	l.number, l.settled = 0, 0
 	l.queue = queue.New(queue.Limit{Bytes: 32 << 20})
+	if l.bytes != 0 {
+		l.queue.SetLimit(queue.Limit{Bytes: l.bytes})
+	}
 	wake := func() {
 		l.mu.Lock()
 		close(l.changed)
@@ -407,6 +411,20 @@ func TestLiveRuns(t *testing.T) {
 	l.expect("1", `SELECT count(*) FROM lock_history.run`) // old ones are removed
 }
 
+// After reset() there is no segment for the gap before a life: it is not forgotten.
+func TestLiveGapBeforeTheFirstSegment(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+	l.stop()
+	l.must(`SELECT lock_history.reset()`)
+	l.now = l.now.Add(time.Hour)
+	l.cfg.Server.WorkerStart = l.now
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{}))
+	l.expect("stopped 01:00:00", `SELECT reason || ' ' || (ended - began) FROM lock_history.gap`)
+}
+
 // Without statistics the planner takes a view of the last minutes for a big one.
 func TestLiveCurrentSegmentIsAnalyzed(t *testing.T) {
 	l := newLab(t, true)
@@ -497,6 +515,35 @@ func TestLiveQueueOverflowIsAGap(t *testing.T) {
 	if !l.store.RewriteOpen() {
 		t.Error("open waits may be among what was lost")
 	}
+}
+
+// The end of a wait is among what was dropped: nobody knows how it went on, and
+// nobody says that it does.
+func TestLiveLostEnd(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	stays := l.wait(61, lockmgr.Tag{Type: lockmgr.Advisory, Field2: 1}, l.session(50, "BEGIN"))
+	ends := l.wait(60, lockmgr.Tag{Type: lockmgr.Advisory, Field2: 1}, l.session(50, "BEGIN"))
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true, Open: []history.Episode{stays, ends}, OldestOpen: ends.Start}))
+	other := connect(t, l.dsn)
+	l.mustOn(other, `BEGIN; LOCK TABLE lock_history.run IN ACCESS EXCLUSIVE MODE`)
+	began := l.push(time.Second, history.Batch{Gaps: make([]history.Gap, 1)})
+	l.until("the first is taken", func() bool { return l.queue.Len() == 0 })
+	l.queue.SetLimit(queue.Limit{Bytes: 1})
+	closed := ends
+	closed.End, closed.Outcome = l.now.Add(time.Second), history.Granted
+	l.push(time.Second, history.Batch{Closed: []history.Episode{closed}})
+	end := l.push(time.Second, history.Batch{Waiting: true, OldestOpen: stays.Start})
+	l.mustOn(other, `COMMIT`)
+	l.flushed(end)
+	l.expect("2", `SELECT count(*) FROM lock_history.waits WHERE outcome = 'unknown'`)
+	l.expect("t", `SELECT left((min(wait_end) = $1 AND max(wait_end) = $1)::text, 1) FROM lock_history.waits`, began.Time())
+	if !l.store.RewriteOpen() {
+		t.Fatal("the one that goes on is not asked for")
+	}
+	l.queue.SetLimit(queue.Limit{Bytes: 1 << 20})
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true, Open: []history.Episode{stays}, OldestOpen: stays.Start}))
+	l.expect("61", `SELECT string_agg(pid::text, ',') FROM lock_history.open AS o JOIN lock_history.actor AS a USING (actor_id) WHERE o.written_at > (SELECT lost_until FROM lock_history.run)`)
 }
 
 func TestLiveRingTurns(t *testing.T) {
@@ -696,6 +743,22 @@ func TestLiveWrittenElsewhere(t *testing.T) {
 	l.expect("60", `SELECT string_agg(wait_id::text, ',') FROM lock_history.open`)
 }
 
+// Another way to the same server is no other history.
+func TestLiveSameHistoryByAnotherWay(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+	l.flushed(l.push(time.Minute, history.Batch{})) // nothing to write: the heartbeat stays
+	for _, conninfo := range []string{l.dsn, "application_name=x " + l.dsn, ""} {
+		c := l.cfg
+		c.ConnInfo = conninfo
+		l.store.Configure(c)
+		l.push(time.Second, history.Batch{Waiting: true})
+		l.flushed(l.now)
+	}
+	l.expect("0", `SELECT count(*) FROM lock_history.gap`)
+}
+
 func TestLiveNamesThatAreNoUTF8(t *testing.T) {
 	l := newLab(t, true)
 	raw := l.cfg.Database + "_raw"
@@ -805,6 +868,41 @@ func TestLiveNames(t *testing.T) {
 }
 
 // Rows that the server will never take must not keep those behind them.
+// A name that comes after its row has been written is not lost: the open wait is
+// written again.
+func TestLiveLateNames(t *testing.T) {
+	l := newLab(t, true)
+	l.must(`CREATE TABLE slow (i int)`)
+	rel := l.oid(`SELECT 'slow'::regclass::oid`)
+	var asked atomic.Int32
+	var open atomic.Bool
+	l.mayDial = func() <-chan bool {
+		answer := make(chan bool, 1)
+		answer <- asked.Add(1) == 1 || open.Load() // the writer, and nobody else yet
+		return answer
+	}
+	l.start()
+	l.until("it records", func() bool { return l.store.Status().State == StateRecording })
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true})) // opens the first segment
+	l.store.RewriteOpen()
+	e := l.wait(60, lockmgr.Tag{Field1: l.databaseOID(), Field2: rel, Type: lockmgr.Relation, Method: 1}, l.session(50, "BEGIN"))
+	batch := history.Batch{Waiting: true, Open: []history.Episode{e}}
+	l.flushed(l.push(time.Second, batch))
+	l.expect("0", `SELECT count(*) FROM lock_history.open WHERE object = 'public.slow'`)
+	if l.store.RewriteOpen() {
+		t.Error("open waits are asked for before there is a name")
+	}
+	open.Store(true)
+	l.until("open waits are asked for again", func() bool {
+		l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+		return l.store.RewriteOpen()
+	})
+	l.until("the name is there", func() bool {
+		l.flushed(l.push(time.Second, batch))
+		return l.query(`SELECT count(*) FROM lock_history.open WHERE object = 'public.slow'`) != "0"
+	})
+}
+
 func TestLiveRefusedRows(t *testing.T) {
 	l := newLab(t, true)
 	l.must(`ALTER TABLE lock_history.gap_0 ADD CHECK (lost <> 13)`)
@@ -947,6 +1045,18 @@ func TestLivePublished(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A row filter without the key makes our UPDATE fail before we look.
+func TestLivePublishedByFilter(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true}))
+	l.must(`CREATE PUBLICATION p FOR TABLE lock_history.run WHERE (batch > 0)`)
+	end := l.push(time.Second, history.Batch{Waiting: true})
+	l.until("it stops", func() bool { return l.store.Status().State == StatePublished })
+	l.must(`DROP PUBLICATION p`)
+	l.flushed(end)
 }
 
 // The publication may come while our transaction runs.

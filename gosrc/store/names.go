@@ -273,6 +273,20 @@ func (n *Names) resolve(ctx context.Context, keys []nameKey, wait time.Duration,
 	}
 }
 
+// nameless returns those of keys that have no name so far, and asks for them again.
+func (n *Names) nameless(keys []nameKey) []nameKey {
+	var missing []nameKey
+	n.mu.Lock()
+	for _, k := range keys {
+		if e, ok := n.known[k]; !ok || e.Value.(*name).text == "" {
+			missing = append(missing, k)
+		}
+	}
+	n.mu.Unlock()
+	n.want(missing)
+	return missing
+}
+
 // get returns the name, "" when it is not known.
 func (n *Names) get(k nameKey) string { return n.getAt(k, 0) }
 

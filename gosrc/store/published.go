@@ -64,10 +64,19 @@ func checkPublished(ctx context.Context, q querier, c *config.Config) error {
 // that had a subscriber before it came to have our tables, by ALTER
 // PUBLICATION ... ADD.
 func (s *session) transact(ctx context.Context, c *config.Config, f func(pgx.Tx) error) error {
-	return pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
+	err := pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
 		if err := f(tx); err != nil {
 			return err
 		}
 		return checkPublished(ctx, tx, c)
 	})
+	// An UPDATE of a published table may fail for the publication's own reasons
+	// (its row filter or column list lacks the key).
+	switch sqlState(err) {
+	case "42P10", "55000":
+		if published := checkPublished(ctx, s.conn, c); published != nil {
+			return published
+		}
+	}
+	return err
 }

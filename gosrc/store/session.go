@@ -33,6 +33,7 @@ type extension struct {
 type session struct {
 	conn      *pgx.Conn
 	ext       extension
+	history   string // identity of these tables, whatever the way to them
 	nodeID    int32
 	run       int64
 	batch     int64 // number in the run row
@@ -43,6 +44,7 @@ type session struct {
 	encode    func(string) string // makes valid UTF-8 fit the database's encoding
 
 	actors    map[int64]struct{} // known to be in the current segment
+	owed      []history.Gap      // found on entering, for which there was no segment
 	measured  ring.Size          // when last asked
 	written   int64              // estimate of what was added since
 	measureAt time.Time          // when to ask again
@@ -95,7 +97,11 @@ func (s *session) learn(ctx context.Context, c *config.Config, earlier []history
 		return err
 	}
 	var encoding string
-	if err := s.conn.QueryRow(ctx, `SELECT pg_catalog.current_setting('server_encoding')`).Scan(&encoding); err != nil {
+	err = s.conn.QueryRow(ctx, `
+		SELECT pg_catalog.current_setting('server_encoding'), pg_catalog.concat_ws('/', c.system_identifier, d.oid, $1::oid)
+		  FROM pg_catalog.pg_control_system() AS c
+		 CROSS JOIN pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database()`, s.ext.oid).Scan(&encoding, &s.history)
+	if err != nil {
 		return fmt.Errorf("ask for the encoding: %w", err)
 	}
 	s.encode = func(t string) string { return t }
@@ -274,7 +280,13 @@ func (s *session) enterRun(ctx context.Context, tx pgx.Tx, c *config.Config, run
 		if known := known.Time(); !known.Before(began) && known.Before(started) {
 			began, detail = known, ""
 		}
-		if seg := ring.Current(&s.rows); seg >= 0 && began.Before(started) {
+		seg := ring.Current(&s.rows)
+		switch {
+		case !began.Before(started):
+		case seg < 0: // new or reset: it goes with the first rows
+			s.owed = append(s.owed, history.Gap{Began: snapshot.FromTime(began), Ended: snapshot.FromTime(started),
+				Reason: history.GapStopped, Detail: detail})
+		default:
 			_, err = tx.Exec(ctx, `
 				INSERT INTO lock_history.`+leafName("gap", seg)+` (seg, node_id, run, began, ended, reason, lost, detail)
 				VALUES ($1::smallint, $2::int, $3::bigint, $4::timestamptz, $5::timestamptz, $6::text, 0, nullif($7::text, ''))`,

@@ -200,8 +200,10 @@ type writer struct {
 	*Store
 	cfg     *config.Config
 	target  target
-	session *session // nil while not connected
-	hand    *hand    // taken from the queue, not yet committed
+	history string                     // identity of the one last connected to
+	left    map[string]snapshot.Micros // up to when it was complete when we left one for another
+	session *session                   // nil while not connected
+	hand    *hand                      // taken from the queue, not yet committed
 	gaps    []history.Gap
 	held    *history.Gap // being dropped for want of an empty segment
 	ticket  uint64       // highest flush() ticket not yet answered
@@ -213,7 +215,14 @@ type writer struct {
 	ending  bool         // the last things are being written
 	tries   int          // quick looks for it that are left after a poke
 
-	number        int64           // highest of this life that was let go of
+	number    int64     // highest of this life that was let go of
+	late      []nameKey // names that rows in the tables lack
+	lateUntil time.Time // given up then
+
+	// Facts of this life from then to then were dropped since the last
+	// transaction; 0 for none. Ends of waits may be among them.
+	lossFrom, lossTo snapshot.Micros
+
 	lastComplete  snapshot.Micros // CompleteTo of the last batch let go of
 	lastHeartbeat snapshot.Micros
 	backoff       time.Duration
@@ -232,6 +241,8 @@ type hand struct {
 	number   int64
 	complete snapshot.Micros
 	oldest   snapshot.Micros // as Batch.OldestOpen
+	lossFrom snapshot.Micros // as in writer
+	lossTo   snapshot.Micros
 	from     snapshot.Micros
 	bytes    int64
 	rows     int64
@@ -241,7 +252,7 @@ type hand struct {
 }
 
 func newWriter(s *Store) *writer {
-	w := &writer{Store: s, cfg: s.config.Load(), reported: make(map[string]bool), st: Status{State: StateStarting, RingSegment: -1}}
+	w := &writer{Store: s, cfg: s.config.Load(), reported: make(map[string]bool), left: make(map[string]snapshot.Micros), st: Status{State: StateStarting, RingSegment: -1}}
 	w.target = writerTarget(w.cfg)
 	return w
 }
@@ -310,6 +321,7 @@ func (w *writer) step(ctx context.Context) {
 			return
 		}
 	}
+	w.lateNames()
 	for w.hand != nil || w.queue.Len() > 0 {
 		if w.hand == nil {
 			w.take()
@@ -344,8 +356,12 @@ func (w *writer) open(ctx context.Context) error {
 	}
 	w.session = sess
 	w.st.Target = sess.target()
-	if w.away && sess.returned && w.lastComplete > sess.heartbeat {
-		w.addGap(history.Gap{Began: sess.heartbeat, Ended: w.lastComplete, Reason: history.GapElsewhere,
+	for _, g := range sess.owed {
+		w.addGap(g)
+	}
+	w.history = sess.history
+	if began := max(sess.heartbeat, w.left[w.history]); w.away && sess.returned && w.lastComplete > began {
+		w.addGap(history.Gap{Began: began, Ended: w.lastComplete, Reason: history.GapElsewhere,
 			Detail: "history was written elsewhere, or there were no tables"})
 	}
 	w.away = false
@@ -387,7 +403,8 @@ func (w *writer) fail(err error, action string) {
 			w.allOver() // of this kind there is news, and what was reported before is not so any more
 			w.log.Add(report.Message{Level: report.Info, Text: "waiting for CREATE EXTENSION pg_lock_history in database " + database})
 		}
-		w.absent, w.known, w.away = true, false, true
+		w.absent, w.known = true, false
+		w.goAway()
 		w.st.State = StateWaiting
 		w.st.LastError = ""
 		w.st.Hint = "Run CREATE EXTENSION pg_lock_history in database " + database + "."
@@ -464,6 +481,7 @@ func (w *writer) take() {
 		w.st.RowsDropped += uint64(lost.Rows)
 		w.addGap(lostGap(lost))
 		w.rewriteOpen.Store(true) // waits that were to be written as open are among them
+		w.lose(lost.Began, lost.Ended)
 	}
 	if len(items) == 0 {
 		return
@@ -481,6 +499,15 @@ func (w *writer) take() {
 		w.ticket = max(w.ticket, b.Ticket)
 	}
 	w.hand = h
+}
+
+// lose notes that the ends of waits that the tables have as open may be unknown
+// from now on; those that go on are written again (rewriteOpen).
+func (w *writer) lose(from, to snapshot.Micros) {
+	if w.lossFrom == 0 || from < w.lossFrom {
+		w.lossFrom = max(from, 1)
+	}
+	w.lossTo = max(w.lossTo, to)
 }
 
 // maxGaps bounds the gaps kept while nothing can be written; then the last
@@ -529,6 +556,9 @@ func (w *writer) drop(h *hand, reason history.GapReason, why string) {
 	w.st.RowsDropped += uint64(h.rows)
 	w.addGap(history.Gap{Began: h.from, Ended: h.complete, Reason: reason, Lost: h.rows, Detail: why})
 	w.rewriteOpen.Store(true)
+	if h.run == 0 {
+		w.lose(h.from, h.complete)
+	}
 }
 
 // letGo empties the queue while there are no tables: nobody asked for history
@@ -566,11 +596,26 @@ func (w *writer) reconfigure() {
 	if old.Database != w.cfg.Database || old.ConnInfo != w.cfg.ConnInfo || old.NodeName != w.cfg.NodeName ||
 		old.Server.BootstrapRole != w.cfg.Server.BootstrapRole {
 		w.disconnect()
-		w.absent, w.known, w.away = false, false, true
+		w.absent, w.known = false, false
+		w.goAway()
 	}
 	// What failed with the old settings deserves a new try and a new message.
 	w.allOver()
 	w.backoff, w.retryAt = 0, time.Time{}
+}
+
+// maxLeft bounds the histories remembered that were left.
+const maxLeft = 16
+
+// goAway notes that what comes now may not get where the facts before went.
+func (w *writer) goAway() {
+	if !w.away && w.history != "" {
+		if len(w.left) >= maxLeft {
+			clear(w.left) // then the heartbeat says it, less exactly
+		}
+		w.left[w.history] = w.lastComplete
+	}
+	w.away = true
 }
 
 // finish writes what there is and says up to when the history is complete. It

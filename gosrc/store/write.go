@@ -19,6 +19,11 @@ const (
 	// early enough. Longer delays flush(), shorter costs names.
 	nameWait = 500 * time.Millisecond
 
+	// Names that came too late for their rows are waited for, so many for so
+	// long. Open waits are written once more when they come.
+	maxLate  = 1000
+	lateWait = time.Minute
+
 	// maxActors bounds the remembered actors, 16 bytes each and some. Beyond it
 	// all are forgotten; the index knows them still.
 	maxActors = 50_000
@@ -40,7 +45,9 @@ func (w *writer) write(ctx context.Context) error {
 		return nil
 	}
 	if !h.named {
-		w.names.resolve(ctx, wantedNames(h), nameWait, w.stopping)
+		keys := wantedNames(h)
+		w.names.resolve(ctx, keys, nameWait, w.stopping)
+		w.expectNames(keys)
 		h.named = true
 	}
 
@@ -69,6 +76,9 @@ func (w *writer) write(ctx context.Context) error {
 	// written, they explain the silence and take next to no room.
 	held := d.Action == ring.Held || seg < 0
 	w.hold(h, held)
+	if h.run == 0 {
+		h.lossFrom, h.lossTo = w.lossFrom, w.lossTo
+	}
 
 	r := newRows(h, s, w.names, w.cfg, held)
 	if err := s.dropKnownActors(ctx, r, seg, d.Action == ring.Advance); err != nil {
@@ -96,6 +106,7 @@ func (w *writer) write(ctx context.Context) error {
 	if h.run == 0 {
 		s.batch = h.number
 		w.lastHeartbeat = h.complete
+		w.lossFrom, w.lossTo = 0, 0
 	}
 	w.st.RowsWritten += uint64(r.count())
 	if d.Action == ring.Advance {
@@ -115,6 +126,29 @@ func (w *writer) write(ctx context.Context) error {
 		s.analyzeAt = 2 * s.rowsHere
 	}
 	return nil
+}
+
+// expectNames notes which names the rows at hand have to do without.
+func (w *writer) expectNames(keys []nameKey) {
+	if missing := w.names.nameless(keys); len(missing) > 0 {
+		w.late, w.lateUntil = missing[:min(len(missing), maxLate)], time.Now().Add(lateWait)
+	}
+}
+
+// lateNames has open waits written again when names have come that their rows
+// lack. What has ended keeps its numbers.
+func (w *writer) lateNames() {
+	if len(w.late) == 0 {
+		return
+	}
+	missing := w.names.nameless(w.late)
+	if len(missing) < len(w.late) {
+		w.rewriteOpen.Store(true)
+	}
+	w.late = missing
+	if time.Now().After(w.lateUntil) {
+		w.late = nil // of what is gone there is no name
+	}
 }
 
 // nothingToWrite: the history is complete as it is.
@@ -141,6 +175,7 @@ func (w *writer) hold(h *hand, held bool) {
 			w.log.Add(report.Message{Level: report.Warning, Key: keyHeld, Text: "lock history is full and its oldest part is in use, new facts are dropped",
 				Hint: "End the session that holds a lock on the tables in schema lock_history, or raise pg_lock_history.max_size."})
 		}
+		w.lose(h.from, h.complete)
 		w.held.Ended = h.complete
 		w.held.Lost += h.rows
 		w.st.RowsDropped += uint64(h.rows)
@@ -190,9 +225,12 @@ func (s *session) beat(ctx context.Context, tx pgx.Tx, h *hand, flushPeriod time
 	tag, err := tx.Exec(ctx, `
 		UPDATE lock_history.run
 		   SET heartbeat = $4::timestamptz, batch = $5::bigint, flush_period = pg_catalog.make_interval(secs => $6::float8),
-		       oldest_open = coalesce($7::timestamptz, oldest_open)
+		       oldest_open = coalesce($7::timestamptz, oldest_open),
+		       -- a loss that goes on began where it did
+		       lost_from = CASE WHEN $8::timestamptz > lost_until THEN $8 ELSE lost_from END,
+		       lost_until = greatest($9::timestamptz, lost_until)
 		 WHERE node_id = $1::int AND run = $2::bigint AND batch = $3::bigint`,
-		s.nodeID, run, batch, h.complete.Time(), number, flushPeriod.Seconds(), when(h.oldest))
+		s.nodeID, run, batch, h.complete.Time(), number, flushPeriod.Seconds(), when(h.oldest), when(h.lossFrom), when(h.lossTo))
 	if err != nil {
 		return fmt.Errorf("write the heartbeat: %w", err)
 	}

@@ -63,6 +63,8 @@ func (f *spillFile) load(c config.Config) *spill.Content {
 	}()
 	select {
 	case r := <-read:
+		var refusal *spill.Refusal // is out of the way already
+		f.unread = r.err != nil && !errors.As(r.err, &refusal)
 		f.tell(r.content, r.err)
 		return r.content
 	case <-time.After(loadTime):
@@ -82,7 +84,7 @@ func (f *spillFile) tell(c *spill.Content, err error) {
 			Detail: "The file was moved to " + spill.RefusedName + " in the data directory.", Hint: refusal.Hint})
 	case err != nil:
 		f.log.Add(report.Message{Level: report.Warning, Text: "facts of the life before are not taken over: " + err.Error(),
-			Hint: "See to the data directory. The time since the last heartbeat is shown as a gap."})
+			Hint: fmt.Sprintf("See to the data directory. The file stays, and is moved aside to %s when the worker stops; to have it read, rename it to %s then, and start again.", spill.RefusedName, spill.FileName)})
 	case c != nil && c.Rows() > 0:
 		f.log.Add(report.Message{Level: report.Info,
 			Text: fmt.Sprintf("%d rows that could not be written before the last stop are written now", c.Rows())})

@@ -152,9 +152,13 @@ func TestWhatIsTold(t *testing.T) {
 	if m := f.leave(small, nil, items, 99, soon()); m == nil || !strings.Contains(m.Text, "0 rows, 2 had no time or no room") {
 		t.Errorf("no room: told %+v", m)
 	}
+	if err := spill.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
 	if m := f.leave(c, nil, items, 99, time.Now().Add(-time.Second)); m == nil {
 		t.Error("no time, and nothing told")
 	}
+	untilWritten(t, f, dir)
 	if err := os.WriteFile(filepath.Join(dir, spill.FileName), []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -179,16 +183,52 @@ func TestStalledDisk(t *testing.T) {
 		t.Errorf("took %s, told %+v", took, m)
 	}
 	f.mu.Unlock()
-	for deadline := soon(); ; time.Sleep(time.Millisecond) { // it comes to its end
-		if _, err := os.Stat(filepath.Join(dir, spill.FileName)); err == nil {
+	untilWritten(t, f, dir)
+}
+
+// untilWritten waits for the end of a write that leave did not wait for.
+func untilWritten(t *testing.T, f *spillFile, dir string) {
+	t.Helper()
+	for deadline := soon(); ; time.Sleep(time.Millisecond) {
+		f.mu.Lock() // held for as long as a write goes on
+		_, err := os.Stat(filepath.Join(dir, spill.FileName))
+		f.mu.Unlock()
+		if err == nil {
 			return
-		} else if time.Now().After(deadline) {
+		}
+		if time.Now().After(deadline) {
 			t.Fatal(err)
 		}
 	}
 }
 
 // A file that was not read in time is not overwritten.
+// A file that cannot be read now is not thrown away.
+func TestFileThatCannotBeReadStays(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(dir, nil, 0o600); err != nil { // a file in the place of the directory: ENOTDIR
+		t.Fatal(err)
+	}
+	f := &spillFile{dir: dir, log: report.New(func() {})}
+	if c := f.load(testConfig(dir)); c != nil || !f.unread {
+		t.Fatalf("content %v, unread %t", c, f.unread)
+	}
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(dir, spill.FileName)
+	if err := os.WriteFile(file, []byte("whole"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f.remove()
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("the file that could not be read is gone: %v", err)
+	}
+}
+
 func TestUnreadFileIsMovedAside(t *testing.T) {
 	dir := t.TempDir()
 	c := testConfig(dir)

@@ -1,3 +1,8 @@
+-- The script would run with the schema of whoever creates the extension in its
+-- search path: an operator that somebody made in public, fitting better than the
+-- server's own, would get into the views and run with the rights of their readers.
+SET LOCAL search_path TO pg_catalog, pg_temp;
+
 -- What the database must be like.  First, so that nothing has been done when it
 -- is refused.
 

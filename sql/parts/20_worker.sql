@@ -4,6 +4,8 @@ CREATE FUNCTION lock_history.worker_status(OUT key text, OUT value text)
 RETURNS SETOF record
 LANGUAGE C STABLE STRICT
 SET search_path = pg_catalog, pg_temp
+-- times are read back from here: other styles write zones by abbreviations that mean several
+SET datestyle = 'ISO'
 AS 'MODULE_PATHNAME', 'plh_worker_status';
 COMMENT ON FUNCTION lock_history.worker_status() IS
     'internal: state of the worker as key and value; status() adds the facts about the ring';

@@ -95,7 +95,7 @@ GRANT SELECT ON lock_history.process TO pg_monitor;
 -- "episode", and of several the last written.  It is alive as long as the life
 -- of the worker that saw it is: the latest of its node, with a heartbeat not
 -- older than 3 flush periods (and 2 s for a busy machine).  After that nobody
--- knows how the wait went on.
+-- knows how the wait went on; nor when facts were dropped since it was written.
 --
 -- Open waits are written again when a segment closes.  So only segments that
 -- are open, or were when a worker had its last heartbeat (and a minute before:
@@ -131,16 +131,18 @@ WHERE k.seg = 8
   AND k.node_id = (SELECT r.node_id FROM lock_history.recorded AS r WHERE r.incident = lock_history.incident())
 UNION ALL
 SELECT p.seg, o.node_id, o.wait_id, p.proc_key, p.actor_id, true,
-       o.wait_start, CASE WHEN NOT o.is_alive THEN greatest(o.heartbeat, o.wait_start) END,
+       o.wait_start, CASE WHEN NOT o.is_alive THEN greatest(o.known_until, o.wait_start) END,
        NULL, CASE WHEN NOT o.is_alive THEN 'unknown' END, p.samples,
        p.locktype, p.mode, p.mode_number, p.object, p.database, p.datname, p.relation, p.page, p.tuple,
        p.virtualxid, p.transactionid, p.classid, p.objid, p.objsubid,
        p.lock_key, p.queue_key, p.in_cycle, p.hard_count, p.soft_count, p.soft_pids,
        p.edge_kind, p.edge_proc, p.edge_pid, p.edge_actor, p.edge_modes, p.edge_from, p.edge_to
 FROM (SELECT DISTINCT ON (l.wait_start, l.wait_id, l.node_id)
-             l.seg, l.place, l.wait_start, l.wait_id, l.node_id, r.heartbeat,
+             l.seg, l.place, l.wait_start, l.wait_id, l.node_id,
+             CASE WHEN l.written_at > r.lost_until THEN r.heartbeat ELSE r.lost_from END AS known_until,
              -- statement time: now() stands still in a long transaction
              r.heartbeat > pg_catalog.statement_timestamp() - 3 * r.flush_period - interval '2 s'
+             AND l.written_at > r.lost_until
              AND NOT EXISTS (SELECT FROM lock_history.run AS later
                              WHERE later.node_id = r.node_id AND later.run > r.run) AS is_alive
       FROM lock_history.ring AS own
@@ -156,7 +158,8 @@ FROM (SELECT DISTINCT ON (l.wait_start, l.wait_id, l.node_id)
                                        q.seg, q.ctid AS place, q.wait_start, q.wait_id, q.node_id, q.run, q.written_at
                                 FROM lock_history.open AS q
                                 -- what began before all that is open now has ended
-                                JOIN lock_history.run AS s ON s.node_id = q.node_id AND s.run = q.run AND s.oldest_open <= q.wait_start
+                                JOIN lock_history.run AS s ON s.node_id = q.node_id AND s.run = q.run
+                                     AND (s.oldest_open <= q.wait_start OR s.lost_until >= q.written_at)
                                 -- the last two are always true, see waits: a look-up for each
                                 -- row of every segment would look dear
                                 WHERE q.seg = own.seg AND q.seg >= (SELECT 0) AND q.seg <= (SELECT 8)
@@ -236,3 +239,22 @@ COMMENT ON FUNCTION lock_history.local_node() IS
     'internal: the name under which this server is recorded; what functions take when no node is given';
 REVOKE ALL ON FUNCTION lock_history.local_node() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION lock_history.local_node() TO pg_monitor;
+
+-- An empty answer in a database without history would pass for "nobody waited".
+CREATE FUNCTION lock_history.warn_if_nothing_is_here()
+RETURNS void
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM lock_history.recorded) THEN
+        RAISE WARNING 'nothing is recorded in this database'
+            USING HINT = coalesce((SELECT w.value FROM lock_history.worker_status() AS w WHERE w.key = 'hint'),
+                                  'lock_history.status() says whether the worker runs.');
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION lock_history.warn_if_nothing_is_here() IS
+    'internal: warns where there is no history at all, as in a database other than that of pg_lock_history.database';
+REVOKE ALL ON FUNCTION lock_history.warn_if_nothing_is_here() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lock_history.warn_if_nothing_is_here() TO pg_monitor;

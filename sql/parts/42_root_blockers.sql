@@ -107,6 +107,7 @@ AS $$
 DECLARE
     wanted_node text := coalesce(root_blockers.node, lock_history.local_node());
 BEGIN
+    PERFORM lock_history.warn_if_nothing_is_here();
     IF root_blockers.since > root_blockers.until THEN
         RAISE EXCEPTION 'since (%) is after until (%)', root_blockers.since, root_blockers.until
             USING ERRCODE = 'invalid_parameter_value';

@@ -91,6 +91,13 @@ BEGIN
                   HINT = 'RESET pg_lock_history.incident to read the ring.';
     END IF;
 
+    PERFORM lock_history.warn_if_nothing_is_here();
+    IF blocking_tree_at.at < (SELECT pg_catalog.min(r.opened_at) FROM lock_history.ring_segment AS r WHERE NOT r.is_empty)
+       AND kept.incident IS NULL THEN
+        RAISE NOTICE 'the history reaches back to % only',
+            (SELECT pg_catalog.min(r.opened_at) FROM lock_history.ring_segment AS r WHERE NOT r.is_empty);
+    END IF;
+
     -- a server that is not recorded here shows all those that are
     nodes := ARRAY(SELECT s.node_id FROM lock_history.recorded AS s
                    WHERE wanted_node IS NULL OR s.node = wanted_node);

@@ -36,6 +36,7 @@ BEGIN
         RAISE EXCEPTION 'n must not be negative, but is %', worst_moments.n
             USING ERRCODE = 'invalid_parameter_value', HINT = 'It is the number of moments to list; NULL lists all.';
     END IF;
+    PERFORM lock_history.warn_if_nothing_is_here();
     IF worst_moments.since > worst_moments.until THEN
         RAISE EXCEPTION 'since (%) is after until (%)', worst_moments.since, worst_moments.until
             USING ERRCODE = 'invalid_parameter_value';

@@ -7,6 +7,47 @@
 --
 -- These run with their owner's rights, so that EXECUTE can be granted.  The
 -- incident setting is off inside: what is kept comes out of the ring.
+-- What keep(), forget() and reset() ask before they change anything.
+--
+-- With an old snapshot they would not see what the worker writes while they
+-- wait for it.  And a publication would send their changes to subscribers that
+-- do not have the tables: the writer looks for it, so they do (published.go).
+CREATE FUNCTION lock_history.check_change()
+RETURNS void
+LANGUAGE plpgsql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+    publication text;
+BEGIN
+    IF pg_catalog.current_setting('transaction_isolation') IN ('repeatable read', 'serializable') THEN
+        RAISE EXCEPTION 'the history cannot be changed in a transaction that is %', pg_catalog.current_setting('transaction_isolation')
+            USING ERRCODE = 'active_sql_transaction',
+                  DETAIL = 'It would not see what the worker writes meanwhile.', HINT = 'Use READ COMMITTED.';
+    END IF;
+    IF coalesce(pg_catalog.current_setting('pg_lock_history.allow_published', true), 'off')::boolean THEN
+        RETURN;
+    END IF;
+    SELECT p.pubname INTO publication
+    FROM pg_catalog.pg_publication AS p
+    WHERE p.puballtables
+       OR EXISTS (SELECT FROM pg_catalog.pg_publication_namespace AS pn
+                  WHERE pn.pnpubid = p.oid AND pn.pnnspid = 'lock_history'::regnamespace)
+       OR EXISTS (SELECT FROM pg_catalog.pg_publication_rel AS pr
+                  JOIN pg_catalog.pg_class AS r ON r.oid = pr.prrelid
+                  WHERE pr.prpubid = p.oid AND r.relnamespace = 'lock_history'::regnamespace)
+    ORDER BY p.pubname LIMIT 1;
+    IF publication IS NOT NULL THEN
+        RAISE EXCEPTION 'publication "%" sends the history to its subscribers, nothing is changed', publication
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  HINT = 'Drop it or have it name its tables, or set pg_lock_history.allow_published when the subscribers have the tables.';
+    END IF;
+END
+$$;
+COMMENT ON FUNCTION lock_history.check_change() IS
+    'internal: fails where a change of the history would go wrong, by an old snapshot or a publication';
+REVOKE ALL ON FUNCTION lock_history.check_change() FROM PUBLIC;
+
 CREATE FUNCTION lock_history.keep(since timestamptz, until timestamptz, name text, node text DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -31,6 +72,10 @@ BEGIN
             USING ERRCODE = 'null_value_not_allowed',
                   HINT = 'As in SELECT lock_history.keep(now() - interval ''10 min'', now(), ''lunch time'').';
     END IF;
+    IF pg_catalog.octet_length(keep.name) > 200 THEN
+        RAISE EXCEPTION 'the name of an incident may have at most 200 bytes'
+            USING ERRCODE = 'name_too_long', DETAIL = pg_catalog.format('This one has %s.', pg_catalog.octet_length(keep.name));
+    END IF;
     IF coalesce(pg_catalog.btrim(keep.name), '') = '' THEN
         RAISE EXCEPTION 'an incident must have a name'
             USING ERRCODE = 'invalid_parameter_value', HINT = 'It is kept and read by that name.';
@@ -43,7 +88,14 @@ BEGIN
         RAISE EXCEPTION 'until (%) is in the future', keep.until
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Use now() for what happened so far.';
     END IF;
+    PERFORM lock_history.check_change();
     SELECT r.node_id, r.node, r.system_identifier INTO source FROM lock_history.recorded AS r WHERE r.incident IS NULL AND r.node = wanted_node;
+    IF NOT EXISTS (SELECT FROM lock_history.recorded AS r WHERE r.incident IS NULL) THEN
+        RAISE EXCEPTION 'nothing is recorded in this database'
+            USING ERRCODE = 'no_data_found',
+                  HINT = coalesce((SELECT w.value FROM lock_history.worker_status() AS w WHERE w.key = 'hint'),
+                                  'lock_history.status() says whether the worker runs.');
+    END IF;
     IF source.node_id IS NULL THEN
         RAISE EXCEPTION '%', coalesce(pg_catalog.format('server "%s" is not recorded here', wanted_node), 'this server is not recorded here')
             USING ERRCODE = 'undefined_object',
@@ -53,7 +105,10 @@ BEGIN
     END IF;
 
     -- before anything is locked: the writer may need it
-    PERFORM lock_history.flush_local(source.node, keep.until);
+    IF NOT lock_history.flush_local(source.node, keep.until) THEN
+        RAISE WARNING 'the history may not be complete up to %', keep.until
+            USING DETAIL = 'The worker did not write what it has within 10 s.', HINT = 'lock_history.status() says why.';
+    END IF;
 
     -- One at a time, readers are not in the way: names and numbers are given out here.
     LOCK TABLE lock_history.kept_incident IN SHARE ROW EXCLUSIVE MODE;
@@ -62,7 +117,11 @@ BEGIN
             USING ERRCODE = 'duplicate_object',
                   HINT = 'Choose another name, or remove the old one with SELECT lock_history.forget(' || pg_catalog.quote_literal(keep.name) || ').';
     END IF;
-    SELECT coalesce(pg_catalog.max(k.kept_id), 0) + 1 INTO new_id FROM lock_history.kept_incident AS k;
+    -- At random: incidents of several servers may come together in one archive.
+    LOOP
+        new_id := 1 + pg_catalog.floor(pg_catalog.random() * 2147483646);
+        EXIT WHEN NOT EXISTS (SELECT FROM lock_history.kept_incident AS k WHERE k.kept_id = new_id);
+    END LOOP;
     segments := ARRAY(SELECT r.seg FROM lock_history.ring_segment AS r
                       -- a minute for clocks that were set back
                       WHERE r.closed_at IS NULL OR r.closed_at > keep.since - interval '1 min');
@@ -182,10 +241,10 @@ COMMENT ON FUNCTION lock_history.keep(timestamptz, timestamptz, text, text) IS
 REVOKE ALL ON FUNCTION lock_history.keep(timestamptz, timestamptz, text, text) FROM PUBLIC;
 
 -- For keep() and reset(): what this server saw up to a moment is in the tables
--- when it returns.  Only where there is a worker that writes to this database;
+-- when it returns true.  Only where there is a worker that writes to this database;
 -- anything else is a history of before, and complete as it is.
 CREATE FUNCTION lock_history.flush_local(node text, until timestamptz)
-RETURNS void
+RETURNS boolean
 LANGUAGE plpgsql VOLATILE
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -199,12 +258,9 @@ BEGIN
     IF NOT recording OR pg_catalog.current_setting('pg_lock_history.conninfo', true) <> ''
        OR EXISTS (SELECT FROM lock_history.worker_status() AS w
                   WHERE w.key = 'last_flush' AND w.value::timestamptz > flush_local.until) THEN
-        RETURN;
+        RETURN true;
     END IF;
-    IF NOT lock_history.flush('10 s') THEN
-        RAISE WARNING 'the history may not be complete up to %', flush_local.until
-            USING DETAIL = 'The worker did not write what it has within 10 s.', HINT = 'lock_history.status() says why.';
-    END IF;
+    RETURN lock_history.flush('10 s');
 END
 $$;
 COMMENT ON FUNCTION lock_history.flush_local(text, timestamptz) IS
@@ -220,10 +276,11 @@ AS $$
 DECLARE
     old_id integer;
 BEGIN
+    PERFORM lock_history.check_change();
     LOCK TABLE lock_history.kept_incident IN SHARE ROW EXCLUSIVE MODE;  -- as keep() does
     DELETE FROM lock_history.kept_incident AS k WHERE k.name = forget.name RETURNING k.kept_id INTO old_id;
     IF old_id IS NULL THEN
-        RAISE EXCEPTION 'there is no kept incident "%"', forget.name
+        RAISE EXCEPTION 'there is no kept incident "%"', coalesce(forget.name, '')
             USING ERRCODE = 'undefined_object', HINT = 'SELECT name FROM lock_history.kept lists them.';
     END IF;
     DELETE FROM lock_history.kept_episode AS e WHERE e.node_id = -old_id;

@@ -18,7 +18,12 @@ DECLARE
     example integer;
 BEGIN
     -- what happened before is not to be written after
-    PERFORM lock_history.flush_local(lock_history.local_node(), pg_catalog.clock_timestamp());
+    PERFORM lock_history.check_change();
+    IF NOT lock_history.flush_local(lock_history.local_node(), pg_catalog.clock_timestamp()) THEN
+        RAISE EXCEPTION 'the worker has facts that it cannot write now, nothing was removed'
+            USING ERRCODE = 'object_not_in_prerequisite_state',
+                  DETAIL = 'They would come into the history afterwards.', HINT = 'lock_history.status() says why it cannot.';
+    END IF;
 
     SELECT pg_catalog.string_agg(pg_catalog.format('lock_history.%I', c.relname), ', ' ORDER BY c.relname) INTO leaves
     FROM pg_catalog.pg_class AS c

@@ -44,6 +44,13 @@ SELECT f.path, f.member FROM lock_history.forest(ARRAY[NULL, 20, NULL], '{2,3}',
 SELECT f.path, f.root FROM lock_history.forest(ARRAY[NULL, 20], '{1,2}', '{2,1}', 50) AS f;
 -- nothing is collapsed when no number is given
 SELECT count(*) FROM lock_history.forest(ARRAY(SELECT generate_series(1, 100)), ARRAY(SELECT generate_series(2, 100)), array_fill(1, ARRAY[99]), NULL);
+-- a cycle of all members closes one below the last of them
+SELECT level, path, in_cycle FROM lock_history.forest('{11,12}', '{1,2}', '{2,1}', 50) ORDER BY ordinal;
+SELECT n.n, (SELECT max(f.level) = n.n AND count(*) = n.n + 1 FROM lock_history.forest(
+           ARRAY(SELECT generate_series(1, n.n)), ARRAY(SELECT generate_series(1, n.n)), ARRAY(SELECT 1 + g % n.n FROM generate_series(1, n.n) AS g), 50) AS f) AS closes
+FROM (VALUES (2048), (2049), (2058), (2072)) AS n(n);
+-- an edge that is given twice shows its child twice, and below it nobody twice
+SELECT level, path FROM lock_history.forest('{1,2,3}', '{2,2,3}', '{1,1,2}', 50) ORDER BY ordinal;
 -- arguments are checked
 \set VERBOSITY terse
 SELECT * FROM lock_history.forest('{1,2}', '{2}', '{3}', 50);

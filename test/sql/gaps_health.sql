@@ -37,3 +37,10 @@ SELECT key, array_length(string_to_array(value, ','), 1) AS segments FROM lock_h
 SELECT key, value LIKE '%gone%idle%never ran%' AS fits FROM lock_history.status() WHERE key = 'nodes';
 SELECT count(*) AS keys_twice FROM (SELECT key FROM lock_history.status() GROUP BY key HAVING count(*) > 1) AS d;
 SELECT count(*) AS keys FROM lock_history.status() WHERE key IN ('state', 'version', 'last_tick', 'size_on_disk');
+-- times are read back from the worker's texts, in whatever style the reader has
+SET datestyle = 'SQL, DMY';
+SET timezone = 'Pacific/Guam';
+SELECT key, abs(extract(epoch FROM now() - value::timestamptz)) < 3600 AS is_right FROM lock_history.worker_status() WHERE key = 'last_tick';
+SELECT count(*) > 0 AS gaps FROM lock_history.gaps;
+RESET datestyle;
+RESET timezone;

@@ -54,4 +54,23 @@ CREATE EXTENSION pg_lock_history;
 DROP SCHEMA lock_history;
 CREATE EXTENSION pg_lock_history;
 DROP EXTENSION pg_lock_history;
+-- nor are operators and functions that somebody else made ready: they would run with the rights of each reader
+CREATE FUNCTION public.times(integer, interval) RETURNS interval LANGUAGE sql AS $$ SELECT $2 $$;
+CREATE OPERATOR public.* (LEFTARG = integer, RIGHTARG = interval, FUNCTION = public.times);
+CREATE FUNCTION public.minus(timestamptz, interval) RETURNS timestamptz LANGUAGE sql AS $$ SELECT $1 $$;
+CREATE OPERATOR public.- (LEFTARG = timestamptz, RIGHTARG = interval, FUNCTION = public.minus);
+SET search_path = public, pg_catalog;
+CREATE EXTENSION pg_lock_history;
+SHOW search_path;
+RESET search_path;
+SELECT DISTINCT d.classid::regclass AS kind, d.refclassid::regclass AS needs, d.refobjid
+FROM pg_depend AS d
+LEFT JOIN pg_proc AS p ON d.refclassid = 'pg_proc'::regclass AND p.oid = d.refobjid
+LEFT JOIN pg_operator AS o ON d.refclassid = 'pg_operator'::regclass AND o.oid = d.refobjid
+WHERE coalesce(p.pronamespace, o.oprnamespace) = 'public'::regnamespace AND d.objid <> 'public.*(integer,interval)'::regoperator
+  AND d.objid <> 'public.-(timestamptz,interval)'::regoperator;
+DROP EXTENSION pg_lock_history;
+DROP OPERATOR public.* (integer, interval);
+DROP OPERATOR public.- (timestamptz, interval);
+DROP FUNCTION public.times(integer, interval), public.minus(timestamptz, interval);
 SELECT count(*) AS left_over FROM pg_namespace WHERE nspname = 'lock_history';

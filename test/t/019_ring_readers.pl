@@ -87,6 +87,20 @@ is($node->safe_psql('postgres', 'SELECT count(*) > 0 FROM lock_history.waits'), 
 my $log = LockHistory::log_since($node);
 is(scalar(() = $log =~ /lock history is full and its oldest part is in use/g), 1, 'the log says it once');
 
+# What the hint says helps: more room, taken up while running.
+sub max_size
+{
+	my ($value) = @_;
+	$node->safe_psql('postgres', $_) for "ALTER SYSTEM SET pg_lock_history.max_size = '$value'", 'SELECT pg_reload_conf()';
+	return;
+}
+max_size('32MB');
+LockHistory::until_true(sub { fill(); LockHistory::status($node, 'state') eq 'recording' }, 'there is room again');
+pass('a larger max_size is taken up by a reload');
+max_size('8MB');
+LockHistory::until_true(sub { fill(); LockHistory::status($node, 'state') eq 'ring held' }, 'there is none any more');
+pass('... and a smaller one');
+
 # It leaves, and all goes on by itself.
 $reader->run('COMMIT');
 fill();

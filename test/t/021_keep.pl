@@ -20,7 +20,8 @@ LockHistory::wait_until_waiting($node, $b);
 $c->send('SELECT count(*) FROM t');
 LockHistory::wait_until_waiting($node, $c);
 $node->poll_query_until('postgres', "SELECT clock_timestamp() > max(waitstart) + interval '300 ms' FROM pg_locks WHERE NOT granted") or die;
-my $middle = $node->safe_psql('postgres', 'SELECT clock_timestamp()');
+# Not the last moment: an end is known to half a sampling period.
+my $middle = $node->safe_psql('postgres', q{SELECT max(waitstart) + interval '150 ms' FROM pg_locks WHERE NOT granted});
 $a->run('COMMIT');
 $b->answer;
 $c->answer;

@@ -82,7 +82,15 @@ run_sql() {
 		pg_lock_history.database = 'postgres'
 		max_prepared_transactions = 10
 	CONF
-	local tests=${REGRESS:-$(cd test/sql && ls -- *.sql | sed 's/\.sql$//')}
+	local tests=${REGRESS:-$(cd test/sql && ls -- *.sql | sed 's/\.sql$//')} name
+	for name in $tests; do
+		[ -e "test/sql/$name.sql" ] || {
+			echo "no SQL test is called $name; there are:" $(cd test/sql && ls -- *.sql | sed 's/\.sql$//')
+			count sql 0 1
+			stop_cluster sql
+			return
+		}
+	done
 	# shellcheck disable=SC2086
 	regress_kind sql "$PGXS_TEST/regress/pg_regress" "$THROWAWAY/test" --dbname=contrib_regression $tests
 	stop_cluster sql
