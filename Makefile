@@ -199,6 +199,7 @@ help:
 	@echo 'make fuzz           each fuzz target for FUZZ_TIME=$(FUZZ_TIME)'
 	@echo 'make bench          what watching costs, measured'
 	@echo '                    make bench CASE=reading: what reading a full ring costs'
+	@echo '                    make bench CASE=callbacks: what noting failed waits costs sessions'
 	@echo 'make lint           gofmt, go vet, C warnings as errors, check-docs'
 	@echo 'make check-docs     settings and columns against doc/'
 	@echo 'make fmt            gofmt -w'
