@@ -254,6 +254,21 @@ func connConfig(t *target, srv *config.Server) (*route, error) {
 	return r, nil
 }
 
+// destination is the node, server and database that c leads to, however that
+// is spelt; "" when that is not known before connecting.
+func destination(c *config.Config) string {
+	t := writerTarget(c)
+	r, err := connConfig(&t, &c.Server)
+	if err != nil {
+		return ""
+	}
+	d := fmt.Sprintf("%q %q %s:%d", c.NodeName, r.Database, r.Host, r.Port)
+	for _, f := range r.Fallbacks {
+		d += fmt.Sprintf(" %s:%d", f.Host, f.Port)
+	}
+	return d
+}
+
 // passfileProblem says why a password file is not used, as libpq has it, ""
 // when it is.
 func passfileProblem(path string) string {

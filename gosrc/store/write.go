@@ -78,6 +78,9 @@ func (w *writer) write(ctx context.Context) error {
 	w.hold(h, held)
 
 	r := newRows(h, s, w.names, w.cfg, held)
+	if h.run == 0 && s.missed != nil {
+		r.gap(s.missed)
+	}
 	if err := s.dropKnownActors(ctx, r, seg, d.Action == ring.Advance); err != nil {
 		return err
 	}
@@ -102,6 +105,9 @@ func (w *writer) write(ctx context.Context) error {
 
 	if h.run == 0 {
 		s.batch = h.number
+		if seg >= 0 {
+			s.missed = nil
+		}
 		w.lastHeartbeat = h.complete
 	}
 	w.st.RowsWritten += uint64(r.count())
@@ -149,7 +155,7 @@ func (w *writer) lateNames() {
 
 // nothingToWrite: the history is complete as it is.
 func (w *writer) nothingToWrite(h *hand) bool {
-	if len(h.items) == 0 || len(h.gaps) > 0 {
+	if len(h.items) == 0 || len(h.gaps) > 0 || w.session.missed != nil {
 		return false
 	}
 	for i := range h.items {
