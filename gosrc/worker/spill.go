@@ -81,8 +81,12 @@ func (f *spillFile) tell(c *spill.Content, err error) {
 	case err != nil:
 		f.stays("facts of the life before are not taken over: " + err.Error())
 	case c != nil && c.Rows() > 0:
-		f.log.Add(report.Message{Level: report.Info,
-			Text: fmt.Sprintf("%d rows that could not be written before the last stop are written now", c.Rows())})
+		m := report.Message{Level: report.Info,
+			Text: fmt.Sprintf("%d rows that could not be written before the last stop are written now", c.Rows())}
+		if c.Formerly != "" {
+			m.Detail = fmt.Sprintf("The name of this node was %q then; they are written under the name it has now.", c.Formerly)
+		}
+		f.log.Add(m)
 	}
 }
 
