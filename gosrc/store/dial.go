@@ -378,22 +378,83 @@ func addService(given map[string]string) error {
 	return nil
 }
 
-// parseURL reads the form postgresql://user:password@host:port/dbname?key=value.
+// parseURL reads the form postgresql://user:password@host:port/dbname?key=value
+// by libpq's rules, which are not those of net/url: %2F in a host is the slash
+// of a socket directory, hosts may be a list, + is no space. Errors do not
+// quote the text, which may hold a password.
 func parseURL(conninfo string) (map[string]string, error) {
-	u, err := url.Parse(conninfo)
-	if err != nil {
-		// The error of url.Parse quotes the text, which may hold a password.
-		return nil, fmt.Errorf("%w: not a valid URL", errConnInfo)
+	_, rest, _ := strings.Cut(conninfo, "://")
+	given := make(map[string]string)
+	// An @ before the first slash ends the user and the password.
+	if i := strings.IndexAny(rest, "@/"); i >= 0 && rest[i] == '@' {
+		given["user"], given["password"], _ = strings.Cut(rest[:i], ":")
+		rest = rest[i+1:]
 	}
-	password, _ := u.User.Password()
-	given := map[string]string{
-		"host": u.Hostname(), "port": u.Port(), "dbname": strings.TrimPrefix(u.Path, "/"),
-		"user": u.User.Username(), "password": password,
+	var hosts, ports []string
+	for more := true; more; {
+		var host, port string
+		if after, ok := strings.CutPrefix(rest, "["); ok { // an IPv6 address
+			if host, rest, ok = strings.Cut(after, "]"); !ok || host == "" || rest != "" && !strings.Contains(":,/?", rest[:1]) {
+				return nil, fmt.Errorf("%w: the [ in the URL is not followed by an address and ]", errConnInfo)
+			}
+		} else {
+			host, rest = cutBefore(rest, ":,/?")
+		}
+		if after, ok := strings.CutPrefix(rest, ":"); ok {
+			port, rest = cutBefore(after, ",/?")
+		}
+		hosts, ports = append(hosts, host), append(ports, port)
+		rest, more = strings.CutPrefix(rest, ",")
 	}
-	for key, values := range u.Query() {
-		given[key] = values[0]
+	given["host"] = strings.Join(hosts, ",")
+	if given["port"] = strings.Join(ports, ","); strings.Trim(given["port"], ",") == "" {
+		given["port"] = ""
+	}
+	path, params, _ := strings.Cut(rest, "?")
+	given["dbname"] = strings.TrimPrefix(path, "/")
+	for key, value := range given {
+		var err error
+		if given[key], err = percentDecode(value, key); err != nil {
+			return nil, err
+		}
+	}
+	for params != "" {
+		var param string
+		param, params, _ = strings.Cut(params, "&")
+		key, value, ok := strings.Cut(param, "=")
+		if !ok || strings.Contains(value, "=") {
+			return nil, fmt.Errorf("%w: the URL has a parameter that is not of the form key=value", errConnInfo)
+		}
+		key, err := percentDecode(key, "a key")
+		if err != nil {
+			return nil, err
+		}
+		if value, err = percentDecode(value, key); err != nil {
+			return nil, err
+		}
+		if key == "ssl" && value == "true" { // as JDBC has it
+			key, value = "sslmode", "require"
+		}
+		given[key] = value
 	}
 	return given, nil
+}
+
+// cutBefore cuts s before the first of chars.
+func cutBefore(s, chars string) (before, rest string) {
+	if i := strings.IndexAny(s, chars); i >= 0 {
+		return s[:i], s[i:]
+	}
+	return s, ""
+}
+
+// percentDecode decodes a part of a URL; what says which, for the error.
+func percentDecode(s, what string) (string, error) {
+	decoded, err := url.PathUnescape(s)
+	if err != nil || strings.Contains(decoded, "\x00") {
+		return "", fmt.Errorf("%w: a %% that is not followed by two hexadecimal digits of a character, in %s of the URL", errConnInfo, what)
+	}
+	return decoded, nil
 }
 
 // parsePairs reads the form key=value key='value', by libpq's rules. Errors do
