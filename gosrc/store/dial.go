@@ -218,14 +218,9 @@ func connConfig(t *target, srv *config.Server) (*route, error) {
 	if t.force {
 		all["dbname"] = t.database
 	}
-	var b strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		fmt.Fprintf(&b, "%s=%s ", key, quoteValue(all[key]))
-	}
-
-	cc, err := pgx.ParseConfig(b.String())
+	cc, err := parse(all)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", t.setting, err)
+		return nil, blame(given, all, t.setting, err)
 	}
 	// What pgx does not know it would send to the server, from where it is
 	// replaced below: a misspelt host must not end in our own tables.
@@ -252,6 +247,45 @@ func connConfig(t *target, srv *config.Server) (*route, error) {
 	}
 	r.ConnConfig = cc
 	return r, nil
+}
+
+func parse(keywords map[string]string) (*pgx.ConnConfig, error) {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(keywords)) {
+		fmt.Fprintf(&b, "%s=%s ", key, quoteValue(keywords[key]))
+	}
+	return pgx.ParseConfig(b.String())
+}
+
+// blame says which of the given keywords pgx does not take in all, where its
+// own error shows them all: the one without which there is nothing to complain of.
+func blame(given, all map[string]string, setting string, err error) error {
+	keys := slices.Sorted(maps.Keys(given))
+	if i := slices.Index(keys, "host"); i >= 0 {
+		keys = append(slices.Delete(keys, i, i+1), "host") // without one nobody asks for TLS
+	}
+	for _, key := range keys {
+		rest := maps.Clone(all)
+		delete(rest, key)
+		if _, other := parse(rest); other != nil {
+			continue
+		}
+		var why string
+		if cause := errors.Unwrap(err); cause != nil {
+			why = ": " + cause.Error()
+		}
+		return fmt.Errorf("%w: %s is no good value in %s%s", errConnInfo, shown(key, given[key]), setting, why)
+	}
+	return fmt.Errorf("%w: more than one value in %s is not good", errConnInfo, setting)
+}
+
+// shown is key=value as a message may have it. What stands for the port of a URL
+// may be a piece of a password that has a slash in it.
+func shown(key, value string) string {
+	if strings.Contains(key, "password") || key == "port" && strings.Trim(value, "0123456789,-") != "" {
+		return key
+	}
+	return key + "=" + value
 }
 
 // destination is the node, server and database that c leads to, however that

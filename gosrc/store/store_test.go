@@ -144,6 +144,36 @@ func TestConnConfig(t *testing.T) {
 	}
 }
 
+// Of a value that cannot be taken, key and value are told, and nothing else.
+func TestConnConfigNamesTheBadValue(t *testing.T) {
+	srv := server(t)
+	tests := []struct{ name, conninfo, says string }{
+		{"port too large", "port=99999 user=w password=s3cret", "port=99999 is no good value in pg_lock_history.conninfo"},
+		{"port of a list", "host=db8,db9 port=7,0 password=s3cret", "port=7,0 is no good value"},
+		{"port in a URL", "postgresql://w:s3cret@db9:99999/h", "port=99999 is no good value"},
+		{"slash in the password of a URL", "postgresql://w:s3cret/x@db9/h", "port is no good value"},
+		{"sslmode", "host=db9 sslmode=maybe password=s3cret", "sslmode=maybe is no good value"},
+		{"connect_timeout", "connect_timeout=soon password=s3cret", "connect_timeout=soon is no good value"},
+		{"file", "host=db9 sslrootcert=/does/not/exist password=s3cret", "sslrootcert=/does/not/exist is no good value in pg_lock_history.conninfo: unable to read CA file"},
+		{"target_session_attrs", "target_session_attrs=best password=s3cret", "target_session_attrs=best is no good value"},
+		{"two of them", "port=99999 target_session_attrs=best password=s3cret", "more than one value"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := config.Config{Database: "postgres", ConnInfo: tt.conninfo, Server: srv}
+			target := writerTarget(&c)
+			_, err := connConfig(&target, &srv)
+			f := explain(err, "connect", &target, &c)
+			if f.state != StateConnect || !strings.Contains(f.msg.Detail, tt.says) {
+				t.Errorf("told as %+v, want it to say %q", f, tt.says)
+			}
+			if strings.Contains(f.msg.Detail, "s3cret") || strings.Contains(f.msg.Detail, "sslcertmode") {
+				t.Errorf("tells too much: %s", f.msg.Detail)
+			}
+		})
+	}
+}
+
 func TestConnConfigListOfHosts(t *testing.T) {
 	srv := server(t)
 	tests := []struct{ conninfo, want string }{
