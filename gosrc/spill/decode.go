@@ -12,8 +12,9 @@ import (
 	"pg_lock_history/gosrc/snapshot"
 )
 
-// decode verifies the whole of raw before it uses any of it.
-func decode(raw []byte, self Identity) (*Content, error) {
+// decode verifies the whole of raw, read from the file of that inode, before it
+// uses any of it.
+func decode(raw []byte, inode uint64, self Identity) (*Content, error) {
 	if len(raw) < headerBytes+crcBytes || string(raw[:len(magic)]) != magic {
 		return nil, damaged("%d bytes do not begin as it should", len(raw))
 	}
@@ -34,7 +35,9 @@ func decode(raw []byte, self Identity) (*Content, error) {
 		}
 	}
 	d := &decoder{rest: body}
-	owner := Identity{SystemIdentifier: d.uint64(), Node: d.ownText(), ExtensionVersion: d.ownText()}
+	owner := Identity{SystemIdentifier: d.uint64()}
+	written := d.uint64()
+	owner.Node, owner.ExtensionVersion = d.ownText(), d.ownText()
 	if d.bad {
 		return nil, damaged("it does not say whose it is")
 	}
@@ -44,16 +47,20 @@ func decode(raw []byte, self Identity) (*Content, error) {
 			Hint:   "It was copied from there; what it holds belongs to the history of that server.",
 		}
 	}
-	if owner.Node != self.Node {
+	// The very file that was written, not a copy of it: the node has a new name.
+	if owner.Node != self.Node && (written != inode || inode == 0) {
 		return nil, &Refusal{
-			Reason: fmt.Sprintf("%s is of node %q, this is node %q", FileName, owner.Node, self.Node),
+			Reason: fmt.Sprintf("%s is a copy of the file of node %q, this is node %q", FileName, owner.Node, self.Node),
 			Hint: "A copied data directory: nothing needs to be done. " +
-				"A new port, host name or pg_lock_history.node_name: rename the file back and start once under the old name to have it read.",
+				"One that was moved to another disk, with a new port, host name or pg_lock_history.node_name: rename the file back and start once under the old name to have it read.",
 		}
 	}
 	c := d.content()
 	if d.bad || len(d.rest) > 0 {
 		return nil, damaged("it cannot be read (written by version %s), %d bytes before its end", owner.ExtensionVersion, len(d.rest))
+	}
+	if owner.Node != self.Node {
+		c.Formerly = owner.Node
 	}
 	return c, nil
 }

@@ -12,7 +12,9 @@
 //
 // It lies in the data directory. Its name begins with pgsql_tmp, so that base
 // backups and pg_rewind leave it out; a copy of the data directory made in
-// another way is told apart by system identifier and node name. Mode 0600: it
+// another way is told apart by system identifier and node name. That a node has a new
+// name (its port, its host's name) is told from a copy by the file's own inode,
+// which is written into it: a copy has another one, a rename keeps it. Mode 0600: it
 // holds statements (as far as query_text keeps them: Options.Text). It is
 // written beside its place and renamed when whole. It is not synced: a clean
 // shutdown of the machine syncs it, and what a power failure leaves of it is

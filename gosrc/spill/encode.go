@@ -13,7 +13,7 @@ import (
 
 const (
 	magic  = "PLHspill"
-	format = 1
+	format = 2
 
 	headerBytes = len(magic) + 4 + 8
 	crcBytes    = 4
@@ -38,12 +38,14 @@ type encoder struct {
 	batches  []byte
 }
 
-// encode returns the file in parts, to be written one after the other.
-func encode(self Identity, c *Content, o *Options) ([][]byte, Written) {
+// encode returns the file in parts, to be written one after the other to the
+// file whose inode it is.
+func encode(self Identity, inode uint64, c *Content, o *Options) ([][]byte, Written) {
 	e := &encoder{o: o, textIDs: make(map[string]uint64), ids: make(map[*snapshot.Session]uint64)}
 	var w Written
 
 	head := binary.BigEndian.AppendUint64(nil, self.SystemIdentifier)
+	head = binary.BigEndian.AppendUint64(head, inode)
 	head = appendText(head, self.Node)
 	head = appendText(head, self.ExtensionVersion)
 	runs := binary.AppendUvarint(nil, uint64(len(c.Runs)))

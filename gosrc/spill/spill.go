@@ -41,8 +41,9 @@ type Entry struct {
 
 // Content is what one life leaves to the next.
 type Content struct {
-	Runs    []history.Run // oldest first, the life that wrote the file last
-	Entries []Entry
+	Runs     []history.Run // oldest first, the life that wrote the file last
+	Entries  []Entry
+	Formerly string // read: the name under which the node wrote it, when it has another one now
 }
 
 // CompleteTo returns up to when the last life's history is complete, 0 when
@@ -91,14 +92,19 @@ func Write(dir string, self Identity, c Content, o Options) (Written, error) {
 	if n := len(c.Runs); n > maxRuns {
 		c.Runs = c.Runs[n-maxRuns:]
 	}
-	parts, w := encode(self, &c, &o)
-	if err := writeFile(dir, parts); err != nil {
+	var w Written
+	err := writeFile(dir, func(inode uint64) (parts [][]byte) {
+		parts, w = encode(self, inode, &c, &o)
+		return parts
+	})
+	if err != nil {
 		return Written{}, fmt.Errorf("write the spill file (%d bytes, %d rows): %w", w.Bytes, w.Rows, err)
 	}
 	return w, nil
 }
 
-func writeFile(dir string, parts [][]byte) error {
+// writeFile writes what make returns for the inode of the file that is made.
+func writeFile(dir string, make func(inode uint64) [][]byte) error {
 	path := filepath.Join(dir, newName)
 	// Never through a link that somebody has put there.
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -108,9 +114,12 @@ func writeFile(dir string, parts [][]byte) error {
 	if err != nil {
 		return err
 	}
-	for _, part := range parts {
-		if _, err = f.Write(part); err != nil {
-			break
+	info, err := f.Stat()
+	if err == nil {
+		for _, part := range make(inodeOf(info)) {
+			if _, err = f.Write(part); err != nil {
+				break
+			}
 		}
 	}
 	if cerr := f.Close(); err == nil {
@@ -131,13 +140,13 @@ func Load(dir string, self Identity, maxBytes int64) (*Content, error) {
 	// Left by a life that was ended while it wrote.
 	_ = os.Remove(filepath.Join(dir, newName))
 
-	raw, err := readFile(filepath.Join(dir, FileName), maxBytes)
+	raw, inode, err := readFile(filepath.Join(dir, FileName), maxBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	var c *Content
 	if err == nil {
-		c, err = decode(raw, self)
+		c, err = decode(raw, inode, self)
 	}
 	var refusal *Refusal
 	switch {
@@ -166,43 +175,51 @@ func Remove(dir string) error {
 	return err
 }
 
-func readFile(path string, maxBytes int64) ([]byte, error) {
+// inodeOf returns 0 where files have no inode numbers.
+func inodeOf(info fs.FileInfo) uint64 {
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
+		return stat.Ino
+	}
+	return 0
+}
+
+func readFile(path string, maxBytes int64) (raw []byte, inode uint64, err error) {
 	notOurs := &Refusal{
 		Reason: FileName + " is not a regular file",
 		Hint:   "Whoever put it there: the worker neither follows nor opens it. " + hintLost,
 	}
 	info, err := os.Lstat(path)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, notOurs
+		return nil, 0, notOurs
 	}
 	// It may be another one by now: nothing is followed, and nothing waits.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, syscall.ELOOP) {
-		return nil, notOurs
+		return nil, 0, notOurs
 	}
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	defer func() { _ = f.Close() }() // nothing was written
 	if info, err = f.Stat(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, notOurs
+		return nil, 0, notOurs
 	}
 	if info.Size() > maxBytes {
-		return nil, &Refusal{
+		return nil, 0, &Refusal{
 			Reason: fmt.Sprintf("%s has %d MB, more than pg_lock_history.memory_limit", FileName, info.Size()>>20),
 			Hint: fmt.Sprintf("To have it read, set pg_lock_history.memory_limit to %dMB, rename it back, and end the worker with pg_terminate_backend().",
 				2*(info.Size()>>20+1)),
 		}
 	}
-	raw := make([]byte, info.Size())
+	raw = make([]byte, info.Size())
 	if _, err := io.ReadFull(f, raw); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return raw, nil
+	return raw, inodeOf(info), nil
 }

@@ -92,7 +92,7 @@ func (r *random) fill(v reflect.Value) {
 			}()
 		}
 		for i := range v.NumField() {
-			if name := v.Type().Field(i).Name; name != "Ticket" && name != "_" { // whoever waits in flush() is gone
+			if name := v.Type().Field(i).Name; name != "Ticket" && name != "Formerly" && name != "_" { // whoever waits in flush() is gone
 				r.fill(v.Field(i))
 			}
 		}
@@ -218,6 +218,57 @@ func TestAnotherVersionIsRead(t *testing.T) {
 	}
 }
 
+// Whatever the node is called now, the file that it wrote itself is its own; a
+// copy is not, and nothing of another server ever is.
+func TestWhoseFile(t *testing.T) {
+	renamed := Identity{self.SystemIdentifier, "db2:5433", "1.0"}
+	copied := func(t *testing.T, path string) {
+		if err := errors.Join(os.Rename(path, path+".original"), os.WriteFile(path, mustReadFile(t, path+".original"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	moved := func(t *testing.T, path string) {
+		if err := errors.Join(SetAside(filepath.Dir(path)), os.Rename(filepath.Join(filepath.Dir(path), RefusedName), path)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := []struct {
+		name     string
+		file     func(*testing.T, string)
+		reader   Identity
+		refused  string
+		formerly string
+	}{
+		{"its own", nil, self, "", ""},
+		{"its own, renamed back", moved, self, "", ""},
+		{"a copy, same name", copied, self, "", ""},
+		{"new name", nil, renamed, "", self.Node},
+		{"new name, renamed back", moved, renamed, "", self.Node},
+		{"a copy, another name", copied, renamed, "is a copy of the file of node", ""},
+		{"another server, same inode", nil, Identity{1, self.Node, "1.0"}, "is of another server", ""},
+		{"another server, same inode, another name", nil, Identity{1, "db2:5433", "1.0"}, "is of another server", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			write(t, dir, Content{Runs: []history.Run{{ID: 1, CompleteTo: 2}}, Entries: []Entry{{Batch: &history.Batch{Run: 1}}}}, Options{})
+			if tt.file != nil {
+				tt.file(t, filepath.Join(dir, FileName))
+			}
+			c, err := Load(dir, tt.reader, limit)
+			if tt.refused != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.refused) {
+					t.Errorf("got %+v, %v; want it refused", c, err)
+				}
+				return
+			}
+			if err != nil || c.CompleteTo() != 2 || c.Formerly != tt.formerly {
+				t.Errorf("got %+v, %v", c, err)
+			}
+		})
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	whole := func(t *testing.T, who Identity) []byte {
 		dir := t.TempDir()
@@ -260,14 +311,14 @@ func TestRefusals(t *testing.T) {
 		{"one byte changed", bytes(func(raw []byte) []byte { raw[len(raw)/2] ^= 0x10; return raw }), []string{"damaged", "checksum"}},
 		{"empty", bytes(func([]byte) []byte { return nil }), []string{"damaged", "0 bytes"}},
 		{"not ours", bytes(func([]byte) []byte { return []byte(strings.Repeat("x", 5000)) }), []string{"damaged"}},
-		{"newer format", bytes(func(raw []byte) []byte { raw[len(magic)+3]++; return sealed(raw) }), []string{"format 2", "reads 1", "another version"}},
+		{"newer format", bytes(func(raw []byte) []byte { raw[len(magic)+3]++; return sealed(raw) }), []string{"format 3", "reads 2", "another version"}},
 		{"does not say whose", bytes(func(raw []byte) []byte {
 			raw = append(raw[:headerBytes], 1, 2, 3, 0, 0, 0, 0)
 			binary.BigEndian.PutUint64(raw[len(magic)+4:], 3)
 			return sealed(raw)
 		}), []string{"damaged", "whose"}},
 		{"nonsense within", bytes(func(raw []byte) []byte {
-			at := headerBytes + 8 + 1 + len(self.Node) + 1 + len(self.ExtensionVersion)
+			at := headerBytes + 8 + 8 + 1 + len(self.Node) + 1 + len(self.ExtensionVersion)
 			raw[at] = 0xff // so many texts
 			return sealed(raw)
 		}), []string{"damaged", "cannot be read", "1.0"}},
@@ -341,7 +392,7 @@ func TestAnyByteChanged(t *testing.T) {
 	}
 	for i := range raw {
 		raw[i] ^= 1 << r.IntN(8)
-		if c, err := decode(raw, self); err == nil {
+		if c, err := decode(raw, 7, self); err == nil {
 			t.Fatalf("byte %d of %d changed: read as %+v", i, len(raw), c)
 		}
 		copy(raw, mustRead(t, dir))
@@ -350,7 +401,12 @@ func TestAnyByteChanged(t *testing.T) {
 
 func mustRead(t *testing.T, dir string) []byte {
 	t.Helper()
-	raw, err := os.ReadFile(filepath.Join(dir, FileName))
+	return mustReadFile(t, filepath.Join(dir, FileName))
+}
+
+func mustReadFile(t *testing.T, path string) []byte {
+	t.Helper()
+	raw, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -520,7 +576,7 @@ func FuzzDecode(f *testing.F) {
 	r := &random{Rand: rand.New(rand.NewPCG(2, 3))}
 	for seeds := 0; seeds < 20; {
 		c := r.content()
-		parts, w := encode(self, &c, &Options{})
+		parts, w := encode(self, 7, &c, &Options{})
 		if w.Bytes > 500 { // small ones are changed faster
 			r.pool = nil
 			continue
@@ -539,23 +595,23 @@ func FuzzDecode(f *testing.F) {
 		raw = append(raw, body...)
 		raw = binary.BigEndian.AppendUint32(raw, crc32.Checksum(raw, castagnoli))
 		var refusal *Refusal
-		c, err := decode(raw, self)
+		c, err := decode(raw, 7, self)
 		if (c == nil) == (err == nil) || err != nil && !errors.As(err, &refusal) {
 			t.Errorf("got %+v, %v", c, err)
 		}
-		if _, err := decode(body, self); err != nil && !errors.As(err, &refusal) {
+		if _, err := decode(body, 7, self); err != nil && !errors.As(err, &refusal) {
 			t.Errorf("got %v", err)
 		}
 		if c == nil {
 			return
 		}
 		// What was read can be written and read again.
-		parts, _ := encode(self, c, &Options{})
+		parts, _ := encode(self, 7, c, &Options{})
 		var again []byte
 		for _, part := range parts {
 			again = append(again, part...)
 		}
-		if c2, err := decode(again, self); err != nil || len(c2.Entries) != len(c.Entries) || c2.Rows() != c.Rows() {
+		if c2, err := decode(again, 7, self); err != nil || len(c2.Entries) != len(c.Entries) || c2.Rows() != c.Rows() {
 			t.Errorf("again: %v", err)
 		}
 	})

@@ -218,14 +218,9 @@ func connConfig(t *target, srv *config.Server) (*route, error) {
 	if t.force {
 		all["dbname"] = t.database
 	}
-	var b strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		fmt.Fprintf(&b, "%s=%s ", key, quoteValue(all[key]))
-	}
-
-	cc, err := pgx.ParseConfig(b.String())
+	cc, err := parse(all)
 	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", t.setting, err)
+		return nil, blame(given, all, t.setting, err)
 	}
 	// What pgx does not know it would send to the server, from where it is
 	// replaced below: a misspelt host must not end in our own tables.
@@ -252,6 +247,60 @@ func connConfig(t *target, srv *config.Server) (*route, error) {
 	}
 	r.ConnConfig = cc
 	return r, nil
+}
+
+func parse(keywords map[string]string) (*pgx.ConnConfig, error) {
+	var b strings.Builder
+	for _, key := range slices.Sorted(maps.Keys(keywords)) {
+		fmt.Fprintf(&b, "%s=%s ", key, quoteValue(keywords[key]))
+	}
+	return pgx.ParseConfig(b.String())
+}
+
+// blame says which of the given keywords pgx does not take in all, where its
+// own error shows them all: the one without which there is nothing to complain of.
+func blame(given, all map[string]string, setting string, err error) error {
+	keys := slices.Sorted(maps.Keys(given))
+	if i := slices.Index(keys, "host"); i >= 0 {
+		keys = append(slices.Delete(keys, i, i+1), "host") // without one nobody asks for TLS
+	}
+	for _, key := range keys {
+		rest := maps.Clone(all)
+		delete(rest, key)
+		if _, other := parse(rest); other != nil {
+			continue
+		}
+		var why string
+		if cause := errors.Unwrap(err); cause != nil {
+			why = ": " + cause.Error()
+		}
+		return fmt.Errorf("%w: %s is no good value in %s%s", errConnInfo, shown(key, given[key]), setting, why)
+	}
+	return fmt.Errorf("%w: more than one value in %s is not good", errConnInfo, setting)
+}
+
+// shown is key=value as a message may have it. What stands for the port of a URL
+// may be a piece of a password that has a slash in it.
+func shown(key, value string) string {
+	if strings.Contains(key, "password") || key == "port" && strings.Trim(value, "0123456789,-") != "" {
+		return key
+	}
+	return key + "=" + value
+}
+
+// destination is the node, server and database that c leads to, however that
+// is spelt; "" when that is not known before connecting.
+func destination(c *config.Config) string {
+	t := writerTarget(c)
+	r, err := connConfig(&t, &c.Server)
+	if err != nil {
+		return ""
+	}
+	d := fmt.Sprintf("%q %q %s:%d", c.NodeName, r.Database, r.Host, r.Port)
+	for _, f := range r.Fallbacks {
+		d += fmt.Sprintf(" %s:%d", f.Host, f.Port)
+	}
+	return d
 }
 
 // passfileProblem says why a password file is not used, as libpq has it, ""
@@ -363,22 +412,83 @@ func addService(given map[string]string) error {
 	return nil
 }
 
-// parseURL reads the form postgresql://user:password@host:port/dbname?key=value.
+// parseURL reads the form postgresql://user:password@host:port/dbname?key=value
+// by libpq's rules, which are not those of net/url: %2F in a host is the slash
+// of a socket directory, hosts may be a list, + is no space. Errors do not
+// quote the text, which may hold a password.
 func parseURL(conninfo string) (map[string]string, error) {
-	u, err := url.Parse(conninfo)
-	if err != nil {
-		// The error of url.Parse quotes the text, which may hold a password.
-		return nil, fmt.Errorf("%w: not a valid URL", errConnInfo)
+	_, rest, _ := strings.Cut(conninfo, "://")
+	given := make(map[string]string)
+	// An @ before the first slash ends the user and the password.
+	if i := strings.IndexAny(rest, "@/"); i >= 0 && rest[i] == '@' {
+		given["user"], given["password"], _ = strings.Cut(rest[:i], ":")
+		rest = rest[i+1:]
 	}
-	password, _ := u.User.Password()
-	given := map[string]string{
-		"host": u.Hostname(), "port": u.Port(), "dbname": strings.TrimPrefix(u.Path, "/"),
-		"user": u.User.Username(), "password": password,
+	var hosts, ports []string
+	for more := true; more; {
+		var host, port string
+		if after, ok := strings.CutPrefix(rest, "["); ok { // an IPv6 address
+			if host, rest, ok = strings.Cut(after, "]"); !ok || host == "" || rest != "" && !strings.Contains(":,/?", rest[:1]) {
+				return nil, fmt.Errorf("%w: the [ in the URL is not followed by an address and ]", errConnInfo)
+			}
+		} else {
+			host, rest = cutBefore(rest, ":,/?")
+		}
+		if after, ok := strings.CutPrefix(rest, ":"); ok {
+			port, rest = cutBefore(after, ",/?")
+		}
+		hosts, ports = append(hosts, host), append(ports, port)
+		rest, more = strings.CutPrefix(rest, ",")
 	}
-	for key, values := range u.Query() {
-		given[key] = values[0]
+	given["host"] = strings.Join(hosts, ",")
+	if given["port"] = strings.Join(ports, ","); strings.Trim(given["port"], ",") == "" {
+		given["port"] = ""
+	}
+	path, params, _ := strings.Cut(rest, "?")
+	given["dbname"] = strings.TrimPrefix(path, "/")
+	for key, value := range given {
+		var err error
+		if given[key], err = percentDecode(value, key); err != nil {
+			return nil, err
+		}
+	}
+	for params != "" {
+		var param string
+		param, params, _ = strings.Cut(params, "&")
+		key, value, ok := strings.Cut(param, "=")
+		if !ok || strings.Contains(value, "=") {
+			return nil, fmt.Errorf("%w: the URL has a parameter that is not of the form key=value", errConnInfo)
+		}
+		key, err := percentDecode(key, "a key")
+		if err != nil {
+			return nil, err
+		}
+		if value, err = percentDecode(value, key); err != nil {
+			return nil, err
+		}
+		if key == "ssl" && value == "true" { // as JDBC has it
+			key, value = "sslmode", "require"
+		}
+		given[key] = value
 	}
 	return given, nil
+}
+
+// cutBefore cuts s before the first of chars.
+func cutBefore(s, chars string) (before, rest string) {
+	if i := strings.IndexAny(s, chars); i >= 0 {
+		return s[:i], s[i:]
+	}
+	return s, ""
+}
+
+// percentDecode decodes a part of a URL; what says which, for the error.
+func percentDecode(s, what string) (string, error) {
+	decoded, err := url.PathUnescape(s)
+	if err != nil || strings.Contains(decoded, "\x00") {
+		return "", fmt.Errorf("%w: a %% that is not followed by two hexadecimal digits of a character, in %s of the URL", errConnInfo, what)
+	}
+	return decoded, nil
 }
 
 // parsePairs reads the form key=value key='value', by libpq's rules. Errors do

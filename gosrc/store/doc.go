@@ -81,6 +81,15 @@
 // EXTENSION has committed. There again under another OID: everything known
 // about the old tables is thrown away.
 //
+// # Written elsewhere
+//
+// When the settings lead to other tables and back, those lack the time between.
+// Up to when they are complete is remembered for each place (server, database,
+// extension, node), since the heartbeat in them may be a quarter of an hour
+// old. The gap is made by the session that comes back and is its own until it
+// is written, so it cannot get into other tables; a session that ends before
+// leaves it to the next one to find.
+//
 // # Errors
 //
 // A failure is classified by SQLSTATE (failure.go) into a message that names

@@ -86,7 +86,6 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 	var version *versionError
 	var published *publishedError
 	var pg *pgconn.PgError
-	var parse *pgconn.ParseConfigError
 	switch {
 	case errors.Is(err, errNoSocket):
 		set(StateConnect, "no socket", "found no way to connect to this server",
@@ -131,9 +130,6 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 	case errors.As(err, &pg):
 		explainState(pg, t, &where, set)
 		m.Detail = cut(fmt.Sprintf("%s: %s (SQLSTATE %s)", action, pg.Message, pg.Code), maxDetailBytes)
-	case errors.As(err, &parse):
-		set(StateConnect, "conninfo", t.setting+" cannot be used",
-			"It takes the form of a libpq connection string, host=... dbname=... user=...")
 	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
 		set(StateWriting, "connection lost", "lost the connection to the history", "It is made again; facts are kept in memory meanwhile.")
 	case errors.Is(err, os.ErrPermission):

@@ -133,6 +133,9 @@ func (w *writer) handBack() handedBack {
 	b := handedBack{gaps: w.gaps, number: w.number, entered: w.entered, noTables: w.absent}
 	if w.session != nil {
 		b.number = max(b.number, w.session.batch)
+		if missed := w.session.missed; missed != nil {
+			b.gaps = append(append([]history.Gap(nil), *missed), b.gaps...)
+		}
 	}
 	if h := w.hand; h != nil {
 		switch b.items = append([]queue.Item(nil), h.items...); {

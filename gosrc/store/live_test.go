@@ -759,6 +759,101 @@ func TestLiveSameHistoryByAnotherWay(t *testing.T) {
 	l.expect("0", `SELECT count(*) FROM lock_history.gap`)
 }
 
+// Of an idle server the heartbeat is old. Neither the time up to the change nor
+// a time that was told already is said to be missing, and another way to the
+// same tables is no absence.
+func TestLiveElsewhereIsToldOnceAndFromTheChange(t *testing.T) {
+	l := newLab(t, true)
+	other := l.cfg.Database + "_2"
+	l.must(`CREATE DATABASE ` + other)
+	t.Cleanup(func() { l.must(`DROP DATABASE ` + other + ` WITH (FORCE)`) })
+	there := connect(t, l.dsn+" database="+other)
+	l.mustOn(there, `SET client_min_messages = error`)
+	l.mustOn(there, `CREATE EXTENSION pg_lock_history`)
+	const gaps = `SELECT coalesce(string_agg(concat_ws('/', extract(epoch FROM began - $1::timestamptz)::int, extract(epoch FROM ended - $1::timestamptz)::int), ' ' ORDER BY began), '')
+		FROM lock_history.gap WHERE reason = 'elsewhere'`
+	l.start()
+	start, socket := l.now.Time(), l.cfg.Server.SocketDirectories[1]
+	home, away := l.cfg, l.cfg
+	away.Database = other
+	writer := `SELECT string_agg(pid::text, ',') FROM pg_stat_activity WHERE application_name = 'pg_lock_history writer' AND datname = $1`
+	change := func(c config.Config) {
+		l.t.Helper()
+		l.cfg.Database = c.Database
+		old := l.query(writer, l.cfg.Database)
+		l.store.Configure(c)
+		l.until("another session writes", func() bool {
+			now := l.query(writer, l.cfg.Database)
+			return now != old && now != "<null>" && !strings.Contains(now, ",") && l.store.Status().State == StateRecording
+		})
+	}
+	idle := func() { l.t.Helper(); l.flushed(l.push(time.Minute, history.Batch{})) }
+
+	idle()
+	for _, conninfo := range []string{"host=" + socket, fmt.Sprintf("port=%d", home.Server.Port), ""} {
+		c := home
+		c.ConnInfo = conninfo
+		change(c)
+		idle()
+	}
+	l.flushed(l.push(time.Minute, history.Batch{Waiting: true})) // writes what there is to tell
+	l.expect("", gaps, start)
+
+	idle() // complete at 6 minutes, in the tables at 5
+	change(away)
+	idle()
+	change(home)
+	change(away) // before the gap is written
+	idle()
+	change(home)
+	idle()
+	l.expect("360/480", gaps, start)
+	change(away)
+	change(home) // nothing lies between
+	l.flushed(l.push(time.Minute, history.Batch{Waiting: true}))
+	l.expect("360/480", gaps, start)
+
+	// A lost connection in between forgets nothing, nor does the end.
+	change(away)
+	idle()
+	change(home)
+	l.must(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pg_lock_history writer' AND datname = $1`, home.Database)
+	idle()
+	l.expect("360/480 600/660", gaps, start)
+	change(away)
+	idle()
+	change(home)
+	l.stop()
+	l.expect("360/480 600/660 720/780", gaps, start)
+	var before string
+	if err := there.QueryRow(t.Context(), gaps, start).Scan(&before); err != nil {
+		t.Fatal(err)
+	}
+	if before != "480/600 660/720" {
+		t.Errorf("told elsewhere: %q", before)
+	}
+}
+
+// What is let go of while there are no tables is missing in those that come back.
+func TestLiveLetGoIsElsewhere(t *testing.T) {
+	l := newLab(t, true)
+	other := l.cfg.Database + "_2"
+	l.must(`CREATE DATABASE ` + other)
+	t.Cleanup(func() { l.must(`DROP DATABASE ` + other + ` WITH (FORCE)`) })
+	l.start()
+	home, away := l.cfg, l.cfg
+	away.Database = other
+	began := l.push(time.Minute, history.Batch{})
+	l.flushed(began)
+	l.store.Configure(away)
+	l.until("it waits", func() bool { return l.store.Status().State == StateWaiting })
+	ended := l.push(time.Minute, late(1))
+	l.until("the batch is let go", func() bool { return l.queue.Bytes() == 0 })
+	l.store.Configure(home)
+	l.flushed(l.push(time.Minute, history.Batch{Waiting: true}))
+	l.expect("elsewhere t t", `SELECT string_agg(concat_ws(' ', reason, began = $1::timestamptz, ended = $2::timestamptz), ',') FROM lock_history.gap`, began.Time(), ended.Time())
+}
+
 func TestLiveNamesThatAreNoUTF8(t *testing.T) {
 	l := newLab(t, true)
 	raw := l.cfg.Database + "_raw"

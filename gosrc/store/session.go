@@ -24,6 +24,15 @@ var leaves = [...]string{"actor", "episode", "open", "short_wait", "deadlock", "
 // errRecreated: the extension was dropped and created again.
 var errRecreated = errors.New("extension was created anew")
 
+// place tells apart the tables that a life of the worker has written to, each
+// node's for itself. A server that was started anew since counts as another.
+type place struct {
+	started   snapshot.Micros // of the server there
+	database  uint32
+	extension uint32
+	node      int32
+}
+
 type extension struct {
 	oid     uint32
 	version string
@@ -33,13 +42,13 @@ type extension struct {
 type session struct {
 	conn      *pgx.Conn
 	ext       extension
-	history   string // identity of these tables, whatever the way to them
 	nodeID    int32
 	run       int64
 	batch     int64 // number in the run row
 	fresh     bool  // the run row is new: the tables know nothing of this run
-	returned  bool  // but they know this node
 	heartbeat snapshot.Micros
+	place     place
+	missed    *history.Gap // what went elsewhere before this session; nil when written
 	rows      ring.Rows
 	encode    func(string) string // makes valid UTF-8 fit the database's encoding
 
@@ -97,13 +106,15 @@ func (s *session) learn(ctx context.Context, c *config.Config, earlier []history
 		return err
 	}
 	var encoding string
+	var started time.Time
 	err = s.conn.QueryRow(ctx, `
-		SELECT pg_catalog.current_setting('server_encoding'), pg_catalog.concat_ws('/', c.system_identifier, d.oid, $1::oid)
-		  FROM pg_catalog.pg_control_system() AS c
-		 CROSS JOIN pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database()`, s.ext.oid).Scan(&encoding, &s.history)
+		SELECT pg_catalog.current_setting('server_encoding'), pg_catalog.pg_postmaster_start_time(), d.oid
+		  FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database()`).
+		Scan(&encoding, &started, &s.place.database)
 	if err != nil {
-		return fmt.Errorf("ask for the encoding: %w", err)
+		return fmt.Errorf("ask for encoding and identity of the database: %w", err)
 	}
+	s.place.started, s.place.extension = snapshot.FromTime(started), s.ext.oid
 	s.encode = func(t string) string { return t }
 	if encoding != "UTF8" && encoding != "SQL_ASCII" {
 		s.encode = querytext.ASCII // what can be converted is not known here
@@ -115,6 +126,7 @@ func (s *session) learn(ctx context.Context, c *config.Config, earlier []history
 		if err := s.enterNode(ctx, tx, c); err != nil {
 			return err
 		}
+		s.place.node = s.nodeID
 		return s.enterRuns(ctx, tx, c, earlier)
 	})
 }
@@ -240,7 +252,7 @@ func (s *session) enterRuns(ctx context.Context, tx pgx.Tx, c *config.Config, ea
 		if err != nil {
 			return fmt.Errorf("find run %d: %w", s.run, err)
 		}
-		s.heartbeat, s.returned = snapshot.FromTime(heartbeat), true
+		s.heartbeat = snapshot.FromTime(heartbeat)
 		return nil
 	}
 	s.fresh, s.heartbeat = true, c.Server.WorkerStart

@@ -200,16 +200,14 @@ type writer struct {
 	*Store
 	cfg     *config.Config
 	target  target
-	history string                     // identity of the one last connected to
-	left    map[string]snapshot.Micros // up to when it was complete when we left one for another
-	session *session                   // nil while not connected
-	hand    *hand                      // taken from the queue, not yet committed
+	session *session // nil while not connected
+	hand    *hand    // taken from the queue, not yet committed
 	gaps    []history.Gap
 	held    *history.Gap // being dropped for want of an empty segment
 	ticket  uint64       // highest flush() ticket not yet answered
 	known   bool         // once connected, the tables are there as far as we know
 	absent  bool         // the extension is
-	away    bool         // since the last session facts may have gone elsewhere, or nowhere
+	away    bool         // facts may have gone elsewhere, or nowhere, since these tables were last written to
 	entered bool         // the runs up to ours are in the tables
 	settled bool         // nothing of earlier lives is left, and that was said
 	ending  bool         // the last things are being written
@@ -223,7 +221,8 @@ type writer struct {
 	// transaction; 0 for none. Ends of waits may be among them.
 	lossFrom, lossTo snapshot.Micros
 
-	lastComplete  snapshot.Micros // CompleteTo of the last batch let go of
+	lastComplete  snapshot.Micros           // CompleteTo of the last batch let go of
+	complete      map[place]snapshot.Micros // up to when this life's history is complete there
 	lastHeartbeat snapshot.Micros
 	backoff       time.Duration
 	retryAt       time.Time       // nothing is tried before
@@ -252,7 +251,8 @@ type hand struct {
 }
 
 func newWriter(s *Store) *writer {
-	w := &writer{Store: s, cfg: s.config.Load(), reported: make(map[string]bool), left: make(map[string]snapshot.Micros), st: Status{State: StateStarting, RingSegment: -1}}
+	w := &writer{Store: s, cfg: s.config.Load(), reported: make(map[string]bool),
+		complete: make(map[place]snapshot.Micros), st: Status{State: StateStarting, RingSegment: -1}}
 	w.target = writerTarget(w.cfg)
 	return w
 }
@@ -359,12 +359,7 @@ func (w *writer) open(ctx context.Context) error {
 	for _, g := range sess.owed {
 		w.addGap(g)
 	}
-	w.history = sess.history
-	if began := max(sess.heartbeat, w.left[w.history]); w.away && sess.returned && w.lastComplete > began {
-		w.addGap(history.Gap{Began: began, Ended: w.lastComplete, Reason: history.GapElsewhere,
-			Detail: "history was written elsewhere, or there were no tables"})
-	}
-	w.away = false
+	w.comeBack(sess)
 	w.lastHeartbeat = max(w.lastHeartbeat, sess.heartbeat)
 	if sess.fresh || w.absent || !w.known {
 		w.rewriteOpen.Store(true)
@@ -379,6 +374,37 @@ func (w *writer) open(ctx context.Context) error {
 	}
 	w.succeeded()
 	return nil
+}
+
+// maxPlaces bounds the places remembered. Beyond it all are forgotten, and the
+// heartbeat says up to when the history is complete, which may be too early.
+const maxPlaces = 64
+
+// comeBack finds out what these tables lack: the time since they were complete,
+// when facts have gone elsewhere since. The gap is the session's until it is
+// written; without that the next session finds it again.
+func (w *writer) comeBack(s *session) {
+	known, ok := w.complete[s.place]
+	switch {
+	case s.fresh:
+		w.completeTo(s, max(w.lastComplete, s.heartbeat)) // begins here
+		return
+	case !ok && !w.away:
+		return // written to by this life before, and by nothing else since
+	}
+	// A commit whose answer was lost may have raised the heartbeat beyond what we know.
+	if known = max(known, s.heartbeat); w.lastComplete > known {
+		s.missed = &history.Gap{Began: known, Ended: w.lastComplete, Reason: history.GapElsewhere,
+			Detail: "history was written elsewhere, or there were no tables"}
+	}
+}
+
+// completeTo notes up to when the history is complete where s leads to.
+func (w *writer) completeTo(s *session, to snapshot.Micros) {
+	if len(w.complete) >= maxPlaces {
+		clear(w.complete)
+	}
+	w.complete[s.place] = to
 }
 
 func (w *writer) disconnect() {
@@ -403,8 +429,7 @@ func (w *writer) fail(err error, action string) {
 			w.allOver() // of this kind there is news, and what was reported before is not so any more
 			w.log.Add(report.Message{Level: report.Info, Text: "waiting for CREATE EXTENSION pg_lock_history in database " + database})
 		}
-		w.absent, w.known = true, false
-		w.goAway()
+		w.absent, w.known, w.away = true, false, true
 		w.st.State = StateWaiting
 		w.st.LastError = ""
 		w.st.Hint = "Run CREATE EXTENSION pg_lock_history in database " + database + "."
@@ -532,6 +557,10 @@ func (w *writer) done() {
 	w.note(h)
 	w.lastComplete = h.complete
 	w.st.LastFlush = h.complete
+	if h.run == 0 {
+		w.completeTo(w.session, h.complete)
+		w.away = false
+	}
 	if ticket := w.ticket; ticket != 0 {
 		w.ticket = 0
 		w.flushed(ticket)
@@ -568,6 +597,7 @@ func (w *writer) drop(h *hand, reason history.GapReason, why string) {
 func (w *writer) letGo() {
 	if w.hand != nil {
 		w.queue.Release(w.hand.items)
+		w.lastComplete = max(w.lastComplete, w.hand.complete)
 		w.hand = nil
 	}
 	for {
@@ -578,6 +608,7 @@ func (w *writer) letGo() {
 		}
 		for i := range items {
 			w.ticket = max(w.ticket, items[i].Batch.Ticket)
+			w.lastComplete = max(w.lastComplete, items[i].Batch.CompleteTo)
 		}
 		w.queue.Release(items)
 	}
@@ -590,32 +621,19 @@ func (w *writer) letGo() {
 
 // reconfigure takes the latest settings, and another session where they say so.
 func (w *writer) reconfigure() {
-	old := w.cfg
+	old, leads := w.cfg, destination(w.cfg)
 	w.cfg = w.config.Load()
 	w.target = writerTarget(w.cfg)
 	if old.Database != w.cfg.Database || old.ConnInfo != w.cfg.ConnInfo || old.NodeName != w.cfg.NodeName ||
 		old.Server.BootstrapRole != w.cfg.Server.BootstrapRole {
 		w.disconnect()
-		w.absent, w.known = false, false
-		w.goAway()
+		if now := destination(w.cfg); now != leads || now == "" {
+			w.absent, w.known, w.away = false, false, true
+		}
 	}
 	// What failed with the old settings deserves a new try and a new message.
 	w.allOver()
 	w.backoff, w.retryAt = 0, time.Time{}
-}
-
-// maxLeft bounds the histories remembered that were left.
-const maxLeft = 16
-
-// goAway notes that what comes now may not get where the facts before went.
-func (w *writer) goAway() {
-	if !w.away && w.history != "" {
-		if len(w.left) >= maxLeft {
-			clear(w.left) // then the heartbeat says it, less exactly
-		}
-		w.left[w.history] = w.lastComplete
-	}
-	w.away = true
 }
 
 // finish writes what there is and says up to when the history is complete. It
@@ -630,7 +648,7 @@ func (w *writer) finish(ctx context.Context) {
 	if w.session == nil || w.hand != nil {
 		return
 	}
-	if w.held != nil || len(w.gaps) > 0 || w.lastComplete > w.lastHeartbeat {
+	if w.held != nil || len(w.gaps) > 0 || w.session.missed != nil || w.lastComplete > w.lastHeartbeat {
 		w.hand = &hand{gaps: w.gaps, number: w.session.batch, complete: max(w.lastComplete, w.lastHeartbeat), from: w.lastComplete}
 		w.gaps = nil
 		if w.held != nil {

@@ -72,6 +72,15 @@ func TestConnConfig(t *testing.T) {
 		{"another host with port", "user=w host = db9 port=99 sslmode=disable", "db9 99 postgres w  plain"},
 		{"word that only ends in host", "user=myhost", socket + " 7777 postgres myhost  plain"},
 		{"url", "postgres://w:p%40ss@db9:99/h?sslmode=disable", "db9 99 h w p@ss plain"},
+		{"url with a socket directory", "postgresql://w@%2Felse%20where%2fs:5501/h", "/else where/s 5501 h w  plain"},
+		{"url with this server's directory", "postgresql://w@" + strings.ReplaceAll(socket, "/", "%2F") + "/h", socket + " 7777 h w  plain"},
+		{"url with little", "postgresql://", socket + " 7777 postgres o'boss  plain"},
+		{"url with a database alone", "postgresql:///my%20history", socket + " 7777 my history o'boss  plain"},
+		{"url without a slash", "postgresql://db9?user=w&sslmode=disable", "db9 5432 postgres w  plain"},
+		{"url with an IPv6 address", "postgres://w@[fe80::1]:99/h?sslmode=disable", "fe80::1 99 h w  plain"},
+		{"url with signs in the password", "postgres://w:a+b:c%2F%3f@db9/h?ssl=true", "db9 5432 h w a+b:c/? tls"},
+		{"url with a password behind", "postgres://db9/h?user=w&password=a+b%26c", "db9 5432 h w a+b&c tls"},
+		{"url that says it twice", "postgres://w@db9/h?sslmode=require&host=db8&sslmode=disable", "db8 5432 h w  plain"},
 		{"url without host", "postgres:///h?user=w", socket + " 7777 h w  plain"},
 		{"socket directory without port", "host=/elsewhere user=w", "/elsewhere 7777 postgres w  plain"},
 		{"another port", "port=99 user=w", socket + " 99 postgres w  plain"},
@@ -135,11 +144,67 @@ func TestConnConfig(t *testing.T) {
 	}
 }
 
+// Of a value that cannot be taken, key and value are told, and nothing else.
+func TestConnConfigNamesTheBadValue(t *testing.T) {
+	srv := server(t)
+	tests := []struct{ name, conninfo, says string }{
+		{"port too large", "port=99999 user=w password=s3cret", "port=99999 is no good value in pg_lock_history.conninfo"},
+		{"port of a list", "host=db8,db9 port=7,0 password=s3cret", "port=7,0 is no good value"},
+		{"port in a URL", "postgresql://w:s3cret@db9:99999/h", "port=99999 is no good value"},
+		{"slash in the password of a URL", "postgresql://w:s3cret/x@db9/h", "port is no good value"},
+		{"sslmode", "host=db9 sslmode=maybe password=s3cret", "sslmode=maybe is no good value"},
+		{"connect_timeout", "connect_timeout=soon password=s3cret", "connect_timeout=soon is no good value"},
+		{"file", "host=db9 sslrootcert=/does/not/exist password=s3cret", "sslrootcert=/does/not/exist is no good value in pg_lock_history.conninfo: unable to read CA file"},
+		{"target_session_attrs", "target_session_attrs=best password=s3cret", "target_session_attrs=best is no good value"},
+		{"two of them", "port=99999 target_session_attrs=best password=s3cret", "more than one value"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := config.Config{Database: "postgres", ConnInfo: tt.conninfo, Server: srv}
+			target := writerTarget(&c)
+			_, err := connConfig(&target, &srv)
+			f := explain(err, "connect", &target, &c)
+			if f.state != StateConnect || !strings.Contains(f.msg.Detail, tt.says) {
+				t.Errorf("told as %+v, want it to say %q", f, tt.says)
+			}
+			if strings.Contains(f.msg.Detail, "s3cret") || strings.Contains(f.msg.Detail, "sslcertmode") {
+				t.Errorf("tells too much: %s", f.msg.Detail)
+			}
+		})
+	}
+}
+
+func TestConnConfigListOfHosts(t *testing.T) {
+	srv := server(t)
+	tests := []struct{ conninfo, want string }{
+		{"postgresql://w@%2Fa,[::1]:98,db9:99/h?sslmode=disable", "/a:5432 ::1:98 db9:99"},
+		{"postgresql://w@db8,db9/h?sslmode=disable", "db8:5432 db9:5432"},
+		{"postgresql://w@db8,db9/h?sslmode=disable&port=7", "db8:7 db9:7"},
+	}
+	for _, tt := range tests {
+		target := writerTarget(&config.Config{Database: "postgres", ConnInfo: tt.conninfo})
+		cc, err := connConfig(&target, &srv)
+		if err != nil {
+			t.Errorf("%s: %v", tt.conninfo, err)
+			continue
+		}
+		got := fmt.Sprintf("%s:%d", cc.Host, cc.Port)
+		for _, f := range cc.Fallbacks {
+			got += fmt.Sprintf(" %s:%d", f.Host, f.Port)
+		}
+		if got != tt.want {
+			t.Errorf("%s: got %s, want %s", tt.conninfo, got, tt.want)
+		}
+	}
+}
+
 // A keyword that nobody knows must not be left out in silence: the history
 // would go somewhere else than was meant.
 func TestConnConfigRefusesUnknownKeywords(t *testing.T) {
 	srv := server(t)
 	for _, conninfo := range []string{"hots=db9", "user=w hostaddr=10.0.0.1", "postgres://w@db9/h?sslmoed=disable", "postgresql://u:p@/x%zz",
+		"postgresql://u:s3cret%@/x", "postgresql://u:s3cret@[fe80::1/x", "postgresql://u:s3cret@[]/x", "postgresql://u:s3cret@[::1]x/x",
+		"postgresql://u@/x%00", "postgresql://db9/x?password", "postgresql://db9/x?password=s3cret=x",
 		"user=w host", "user='w", "us er=w", "=w", "host=db9, user=w", "service=far", "service=far servicefile=/does/not/exist",
 		"service=far servicefile=" + os.DevNull, "password='s3cret"} {
 		c := config.Config{Database: "postgres", ConnInfo: conninfo, Server: srv}

@@ -81,6 +81,9 @@ func (w *writer) write(ctx context.Context) error {
 	}
 
 	r := newRows(h, s, w.names, w.cfg, held)
+	if h.run == 0 && s.missed != nil {
+		r.gap(s.missed)
+	}
 	if err := s.dropKnownActors(ctx, r, seg, d.Action == ring.Advance); err != nil {
 		return err
 	}
@@ -105,6 +108,9 @@ func (w *writer) write(ctx context.Context) error {
 
 	if h.run == 0 {
 		s.batch = h.number
+		if seg >= 0 {
+			s.missed = nil
+		}
 		w.lastHeartbeat = h.complete
 		w.lossFrom, w.lossTo = 0, 0
 	}
@@ -153,7 +159,7 @@ func (w *writer) lateNames() {
 
 // nothingToWrite: the history is complete as it is.
 func (w *writer) nothingToWrite(h *hand) bool {
-	if len(h.items) == 0 || len(h.gaps) > 0 {
+	if len(h.items) == 0 || len(h.gaps) > 0 || w.session.missed != nil {
 		return false
 	}
 	for i := range h.items {

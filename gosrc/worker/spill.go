@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"sync"
 	"time"
@@ -30,7 +31,7 @@ const encodeShare = 0.6
 type spillFile struct {
 	dir    string
 	log    *report.Log
-	unread bool // not read in time: it is moved aside before another is written
+	unread bool // could not be read: it stays, and is moved aside before another is written
 
 	// mu makes sure that remove, on the store's goroutine, does not meet the
 	// file that the end of this life writes.
@@ -63,15 +64,10 @@ func (f *spillFile) load(c config.Config) *spill.Content {
 	}()
 	select {
 	case r := <-read:
-		var refusal *spill.Refusal // is out of the way already
-		f.unread = r.err != nil && !errors.As(r.err, &refusal)
 		f.tell(r.content, r.err)
 		return r.content
 	case <-time.After(loadTime):
-		f.unread = true
-		f.log.Add(report.Message{Level: report.Warning,
-			Text: fmt.Sprintf("the spill file could not be read within %s, sampling begins without it", loadTime),
-			Hint: fmt.Sprintf("It is moved aside to %s when the worker stops. To have it read, rename it to %s then, and start again.", spill.RefusedName, spill.FileName)})
+		f.stays(fmt.Sprintf("the spill file could not be read within %s, sampling begins without it", loadTime))
 		return nil
 	}
 }
@@ -83,12 +79,24 @@ func (f *spillFile) tell(c *spill.Content, err error) {
 		f.log.Add(report.Message{Level: report.Warning, Text: "facts of the life before are not taken over: " + refusal.Reason,
 			Detail: "The file was moved to " + spill.RefusedName + " in the data directory.", Hint: refusal.Hint})
 	case err != nil:
-		f.log.Add(report.Message{Level: report.Warning, Text: "facts of the life before are not taken over: " + err.Error(),
-			Hint: fmt.Sprintf("See to the data directory. The file stays, and is moved aside to %s when the worker stops; to have it read, rename it to %s then, and start again.", spill.RefusedName, spill.FileName)})
+		f.stays("facts of the life before are not taken over: " + err.Error())
 	case c != nil && c.Rows() > 0:
-		f.log.Add(report.Message{Level: report.Info,
-			Text: fmt.Sprintf("%d rows that could not be written before the last stop are written now", c.Rows())})
+		m := report.Message{Level: report.Info,
+			Text: fmt.Sprintf("%d rows that could not be written before the last stop are written now", c.Rows())}
+		if c.Formerly != "" {
+			m.Detail = fmt.Sprintf("The name of this node was %q then; they are written under the name it has now.", c.Formerly)
+		}
+		f.log.Add(m)
 	}
+}
+
+// stays says that the file could not be read, which may pass, and what becomes
+// of it. A crash leaves it in its place for the next start.
+func (f *spillFile) stays(text string) {
+	f.unread = true
+	f.log.Add(report.Message{Level: report.Warning, Text: text,
+		Detail: fmt.Sprintf("Nothing is lost yet: it stays in the data directory, and is moved aside to %s when the worker stops.", spill.RefusedName),
+		Hint:   fmt.Sprintf("See to the data directory. To have it read, rename it to %s while the server is stopped, and start it.", spill.FileName)})
 }
 
 // remove is called on the store's goroutine when nothing of the file is left
@@ -127,7 +135,10 @@ func (f *spillFile) leave(c config.Config, earlier *spill.Content, left store.Le
 		defer f.mu.Unlock()
 		f.leaving = true
 		if f.unread {
-			_ = spill.SetAside(f.dir) // it may be gone
+			if err = spill.SetAside(f.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				err = fmt.Errorf("the spill file that could not be read stands in the way: %w", err)
+				return
+			}
 		}
 		if left.NoTables {
 			err = spill.Remove(f.dir)

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -202,7 +203,6 @@ func untilWritten(t *testing.T, f *spillFile, dir string) {
 	}
 }
 
-// A file that was not read in time is not overwritten.
 // A file that cannot be read now is not thrown away.
 func TestFileThatCannotBeReadStays(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
@@ -246,6 +246,68 @@ func TestUnreadFileIsMovedAside(t *testing.T) {
 	next, _ := newFile(dir)
 	if got := next.load(c); got.CompleteTo() != 99 {
 		t.Errorf("read %+v", got)
+	}
+}
+
+// A file that could not be read, for a reason that passes, is not removed when
+// all else is written, and not overwritten.
+func TestFileThatFailsToReadStays(t *testing.T) {
+	dir := t.TempDir()
+	c := testConfig(dir)
+	path := filepath.Join(dir, spill.FileName)
+	f, _ := newFile(dir)
+	_ = f.leave(c, nil, store.Left{Items: []queue.Item{facts(70, 1)}}, 98, soon())
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	none := limit
+	none.Cur = 0 // no file can be opened, for whatever user
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none); err != nil {
+		t.Fatal(err)
+	}
+	next, log := newFile(dir)
+	got := next.load(c)
+	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if got != nil {
+		t.Fatalf("read %+v", got)
+	}
+	told := log.Take()
+	if len(told) != 1 || told[0].Level != report.Warning || !strings.Contains(told[0].Text, syscall.EMFILE.Error()) ||
+		!strings.Contains(told[0].Detail+told[0].Hint, spill.RefusedName) || strings.Contains(told[0].Hint, "gap") {
+		t.Errorf("told %+v", told)
+	}
+	next.remove()
+	if raw, err := os.ReadFile(path); err != nil || string(raw) != string(want) {
+		t.Errorf("the file has gone: %v", err)
+	}
+	if m := next.leave(c, nil, store.Left{Entered: true}, 99, soon()); m != nil {
+		t.Error(m)
+	}
+	if raw, err := os.ReadFile(filepath.Join(dir, spill.RefusedName)); err != nil || string(raw) != string(want) {
+		t.Errorf("it was not moved aside: %v", err)
+	}
+
+	// What cannot be moved aside is not overwritten either.
+	f, _ = newFile(dir)
+	f.unread = true
+	if err := errors.Join(os.Remove(filepath.Join(dir, spill.RefusedName)), os.Mkdir(filepath.Join(dir, spill.RefusedName), 0o700)); err != nil {
+		t.Fatal(err)
+	}
+	if want, err = os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	if m := f.leave(c, nil, store.Left{Items: []queue.Item{facts(70, 2)}}, 99, soon()); m == nil || !strings.Contains(m.Text, "stands in the way") {
+		t.Errorf("told %+v", m)
+	}
+	if raw, err := os.ReadFile(path); err != nil || string(raw) != string(want) {
+		t.Errorf("it was overwritten: %v", err)
 	}
 }
 

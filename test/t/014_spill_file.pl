@@ -22,6 +22,9 @@ sub wait_and_stop
 	my $holder = LockHistory::session($cluster, 'holder');
 	my $waiter = LockHistory::session($cluster, $who);
 	$holder->run('SELECT pg_advisory_lock(1)');
+	# The writer may be quicker than the signal that ends its session.
+	$holder->run('BEGIN');
+	$holder->run('LOCK TABLE lock_history.run IN SHARE MODE');
 	$waiter->send("SELECT pg_advisory_lock(1) /* secret of $who */");
 	LockHistory::wait_until_waiting($cluster, $waiter);
 	$cluster->stop('fast');
@@ -103,14 +106,37 @@ $node->append_conf('postgresql.conf', "pg_lock_history.node_name = ''");
 # A clone made with cp -a, with a port of its own.
 put($file, $good);
 chmod 0600, $file;
+rename $file, "$file.kept" or die $!;
+$node->start;
+LockHistory::wait_until_recording($node);
+my $own = wait_and_stop($node, 'own');    # as it writes it, in its own inode
 my $clone = PostgreSQL::Test::Cluster->new('clone');
 system_or_bail('mkdir', '-p', $clone->basedir);
 system_or_bail('cp', '-a', $node->data_dir, $clone->data_dir);
 $clone->append_conf('postgresql.conf', 'port = ' . $clone->port);
-refused($clone, 'clone', qr/is of node "/);
+refused($clone, 'clone', qr/is a copy of the file of node "/);
 $clone->start;
-is(waits_of($clone, 'saved'), 0, 'clone: the wait of the original is not in its history');
+is(waits_of($clone, 'own'), 0, 'clone: the wait of the original is not in its history');
 $clone->stop;
+
+# The original under a new port, as after a move to another container: what it
+# left itself is its own.
+my $first_port = $node->port;
+my $new_port = PostgreSQL::Test::Cluster::get_free_port();
+$node->append_conf('postgresql.conf', "port = $new_port");
+$node->{_port} = $new_port;
+my $renamed_at = LockHistory::log_end($node);
+$node->start;
+LockHistory::wait_until_recording($node);
+LockHistory::until_true(sub { !-e $file }, 'the file is gone');
+unlike(LockHistory::log_since($node, $renamed_at), qr/WARNING:  pg_lock_history/, 'a new port: nothing to complain of');
+like(LockHistory::log_since($node, $renamed_at), qr/DETAIL:  The name of this node was "[^"]*:$first_port" then/, 'a new port: said');
+is($node->safe_psql('postgres', "SELECT string_agg(DISTINCT node, ' ') ~ ':$new_port\$' FROM lock_history.waits WHERE application_name = 'own'"),
+	't', 'a new port: the wait is there, under the new name');
+$node->stop;
+$node->append_conf('postgresql.conf', "port = $first_port");
+$node->{_port} = $first_port;
+rename "$file.kept", $file or die $!;
 
 # Nobody has used it: the owner can.
 $node->start;
