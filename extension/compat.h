@@ -50,6 +50,20 @@
 /* The same, before shared memory is made. */
 #define PLH_MAX_PROCESSES_AT_REQUEST() ((Size) (MaxBackends + NUM_AUXILIARY_PROCS))
 
+/* Not 0 while the process is in a transaction (that has not failed). */
+#if PG_VERSION_NUM >= 170000
+#define PLH_LXID(proc) ((uint32) *(const volatile LocalTransactionId *) &(proc)->vxid.lxid)
+#else
+#define PLH_LXID(proc) ((uint32) *(const volatile LocalTransactionId *) &(proc)->lxid)
+#endif
+
+/* Numbers of BackendType that have a name. */
+#if PG_VERSION_NUM >= 170000
+#define PLH_BACKEND_TYPES BACKEND_NUM_TYPES
+#else
+#define PLH_BACKEND_TYPES ((uint32) B_WAL_WRITER + 1)
+#endif
+
 static inline int32
 plh_slot_of(const PGPROC *proc)
 {

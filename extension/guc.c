@@ -135,7 +135,7 @@ plh_define_settings(void)
 							 NULL,
 							 &track_locks, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pg_lock_history.track_load",
-							 "Reserved for the sampling of wait events; has no effect in this version.",
+							 "Samples what sessions do, and which event they wait for.",
 							 NULL,
 							 &track_load, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pg_lock_history.track_lwlocks",
@@ -277,6 +277,7 @@ plh_append_settings(StringInfo out)
 {
 	plh_json_bool(out, "enabled", enabled);
 	plh_json_bool(out, "track_locks", track_locks);
+	plh_json_bool(out, "track_load", track_load);
 	plh_json_string(out, "database", plh_database);
 	plh_json_string(out, "conninfo", plh_conninfo);
 	plh_json_string(out, "local_conninfo", local_conninfo);

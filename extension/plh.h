@@ -14,6 +14,7 @@
 #include "storage/condition_variable.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
+#include "storage/proc.h"
 #include "utils/timestamp.h"
 
 #include "probe.h"
@@ -233,10 +234,29 @@ extern void plh_prepare_wait_probe(void);
 extern void plh_prepare_lock_probe(void);
 extern void plh_prepare_session_probe(void);
 extern void plh_prepare_failure_probe(void);
+extern void plh_prepare_activity_probe(void);
+
+/*
+ * True when the slot is taken by the process pid, which lives.  Before 17 a slot
+ * keeps the pid of a process that has ended; the owner of the latch is what
+ * tells.  It is set last when a process starts.
+ */
+static inline bool
+plh_is_alive(const PGPROC *proc, int pid)
+{
+	int			owner = *(const volatile int *) &proc->procLatch.owner_pid;
+
+	pg_read_barrier();
+	return owner != 0 && owner == pid && *(const volatile int *) &proc->pid == pid;
+}
+
+/* probe_activity.c, called by the wait probe. */
+extern bool plh_note_activity(int64 now, int64 now_ns, int64 period_ns);
+extern void plh_forget_activity(void);
 
 extern int	plh_wake_fd(void);
 
-extern int32_t plh_probe_wait(int64_t period_ns, int64_t deadline_ns,
+extern int32_t plh_probe_wait(int64_t period_ns, int64_t deadline_ns, uint32_t track,
 							  const PlhWait *known, uint32_t n_known,
 							  PlhWait *found, uint32_t found_room, PlhWake *wake);
 extern int32_t plh_probe_locks(const PlhWait *waits, uint32_t n_waits,
@@ -256,6 +276,9 @@ extern int32_t plh_probe_publish(const PlhStatus *status);
 extern int32_t plh_probe_flushed(uint64_t ticket);
 extern int32_t plh_probe_failures(PlhFailure *failures, uint32_t room,
 								  char *text, uint32_t text_room, uint32_t *n_failures);
+extern int32_t plh_probe_activity(uint32_t finish, PlhRun *runs, uint32_t runs_room,
+								  PlhSecond *seconds, uint32_t seconds_room, PlhActivity *answer);
+extern int32_t plh_probe_name(uint32_t kind, uint32_t number, char *text, uint32_t room);
 extern int32_t plh_probe_last_error(char *text, uint32_t room);
 extern int32_t plh_probe_spare_slot(int32_t *spare);
 

@@ -63,6 +63,11 @@ typedef struct PlhWait
 #define PLH_WAKE_STOPPING	0x40	/* postmaster.pid says the server is stopping */
 #define PLH_WAKE_POKED		0x80	/* the extension was created in this server */
 #define PLH_WAKE_FAILED		0x100	/* there are records of failed waits to be read */
+#define PLH_WAKE_ACTIVITY	0x200	/* activity() has rows: a second is complete, or room is short */
+
+/* What the wait probe looks at; several may be set. */
+#define PLH_TRACK_LOCKS		0x01	/* who waits for a heavyweight lock; else none is found */
+#define PLH_TRACK_LOAD		0x02	/* what every process is doing, see activity() */
 
 /*
  * Histogram of nanoseconds: bucket i counts values v with i = 4*log2(v) in
@@ -261,6 +266,64 @@ typedef struct PlhFailure
 	uint32_t	text_cut;		/* 1 when the text goes on */
 } PlhFailure;
 
+/* ---- what every process was doing: load ---- */
+
+/* Backend types are the server's own numbers, and these. */
+#define PLH_TYPE_UNKNOWN		(-1)	/* it has not introduced itself yet */
+#define PLH_TYPE_PARALLEL_WORKER 1000
+
+/* A process that was active, and did the same all the time. */
+typedef struct PlhRun
+{
+	int64_t		second;			/* wall clock: begin of the second that this is of */
+	int64_t		query_id;		/* 0 = none */
+	int64_t		time_us;		/* real time that the samples stand for */
+	int64_t		ended_us;		/* when it ended in this second: how long it was in all */
+	int32_t		slot;
+	int32_t		pid;
+	uint32_t	wait_event_info;	/* 0 = on CPU */
+	int32_t		lwlock_mode;	/* PlhLWLockMode when it waits for one, else -1 */
+	int32_t		backend_type;
+	uint32_t	database;
+	uint32_t	role;
+	uint32_t	unused;
+} PlhRun;
+
+typedef enum PlhLWLockMode
+{
+	PLH_LW_EXCLUSIVE = 0,
+	PLH_LW_SHARED = 1,
+	PLH_LW_WAIT_UNTIL_FREE = 2	/* waits for somebody else to be done, without taking it */
+} PlhLWLockMode;
+
+/* The sums of a second, in session time. */
+typedef struct PlhSecond
+{
+	int64_t		second;			/* wall clock: its begin */
+	int64_t		sampled_us;		/* real time that its samples stand for */
+	int64_t		clients_us;		/* client backends */
+	int64_t		active_us;		/* of these, active */
+	int64_t		idle_in_transaction_us;
+	int64_t		waiting_us;		/* processes that wait for a heavyweight lock */
+	uint32_t	samples;
+	uint32_t	unused;
+} PlhSecond;
+
+typedef struct PlhActivity
+{
+	uint32_t	n_runs;
+	uint32_t	n_seconds;
+	uint32_t	lost;			/* rows that C had no room for */
+	uint32_t	unused;
+} PlhActivity;
+
+typedef enum PlhNameKind
+{
+	PLH_NAME_EVENT_TYPE = 1,	/* of a wait_event_info */
+	PLH_NAME_EVENT = 2,
+	PLH_NAME_BACKEND_TYPE = 3
+} PlhNameKind;
+
 /* ---- what the worker tells sessions through shared memory ---- */
 
 typedef enum PlhLevel
@@ -334,8 +397,9 @@ typedef struct PlhProbes
 	 * room for 2 * max_processes rows at most; rows come in slot order, an
 	 * ended wait before a new one of the same process.  period_ns 0 means
 	 * that no ticks are wanted (disabled).  deadline_ns is CLOCK_MONOTONIC.
+	 * track: PLH_TRACK_*.
 	 */
-	int32_t		(*wait) (int64_t period_ns, int64_t deadline_ns,
+	int32_t		(*wait) (int64_t period_ns, int64_t deadline_ns, uint32_t track,
 						 const PlhWait *known, uint32_t n_known,
 						 PlhWait *found, uint32_t found_room, PlhWake *wake);
 
@@ -402,6 +466,19 @@ typedef struct PlhProbes
 	 */
 	int32_t		(*failures) (PlhFailure *failures, uint32_t room,
 							 char *text, uint32_t text_room, uint32_t *n_failures);
+
+	/*
+	 * Hands over what was noted since the last call: the runs of complete
+	 * seconds and, when room became short, of the one that goes on.  finish:
+	 * that one counts as complete, too.  PLH_TOO_SMALL leaves all in place and
+	 * says what is needed.
+	 */
+	int32_t		(*activity) (uint32_t finish, PlhRun *runs, uint32_t runs_room,
+							 PlhSecond *seconds, uint32_t seconds_room,
+							 PlhActivity *answer);
+
+	/* The server's name for a number; empty when it has none. */
+	int32_t		(*name) (uint32_t kind, uint32_t number, char *text, uint32_t room);
 } PlhProbes;
 
 /*
@@ -412,7 +489,7 @@ typedef struct PlhProbes
 	(sizeof(PlhWait) + 3 * sizeof(PlhWake) + 5 * sizeof(PlhLock) + 7 * sizeof(PlhHolder) + \
 	 11 * sizeof(PlhQueued) + 13 * sizeof(PlhWalk) + 17 * sizeof(PlhSession) + \
 	 19 * sizeof(PlhStatus) + 23 * sizeof(PlhProbes) + 29 * sizeof(PlhRecord) + 31 * sizeof(PlhRow) + \
-	 37 * sizeof(PlhFailure))
+	 37 * sizeof(PlhFailure) + 41 * sizeof(PlhRun) + 43 * sizeof(PlhSecond) + 47 * sizeof(PlhActivity))
 #define PLH_INTERFACE ((uint32_t) (PLH_INTERFACE_VERSION << 20 | (PLH_LAYOUT & 0xfffff)))
 
 /*

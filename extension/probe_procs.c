@@ -123,19 +123,6 @@ arm_timer(int64 period_ns)
 	pace->period_ns = period_ns;
 }
 
-static bool
-is_alive(const PGPROC *proc, int pid)
-{
-	/*
-	 * Before 17 a slot keeps the pid of a process that has ended; the owner of
-	 * the latch is what tells.  It is set last when a process starts.
-	 */
-	int			owner = *(const volatile int *) &proc->procLatch.owner_pid;
-
-	pg_read_barrier();
-	return owner != 0 && owner == pid && *(const volatile int *) &proc->pid == pid;
-}
-
 /*
  * True while the slot still tells of the process pid: it is alive, or has
  * ended and, where the version leaves that to be seen, nobody took the slot.
@@ -143,7 +130,7 @@ is_alive(const PGPROC *proc, int pid)
 static bool
 still_tells_of(const PGPROC *proc, int pid)
 {
-	return is_alive(proc, pid) ||
+	return plh_is_alive(proc, pid) ||
 		(PLH_ENDED_SLOT_KEEPS_PID && *(const volatile int *) &proc->pid == pid);
 }
 
@@ -190,9 +177,9 @@ add_found(PlhWait *found, uint32_t room, PlhWake *wake, const PlhWait *row)
  * ones.  Touches one cache line of a process that does not wait.
  */
 static bool
-sweep(const PlhWait *known, uint32_t n_known, PlhWait *found, uint32_t room, PlhWake *wake)
+sweep(uint32_t track, const PlhWait *known, uint32_t n_known, PlhWait *found, uint32_t room, PlhWake *wake)
 {
-	uint32		count = PLH_MAX_PROCESSES();
+	uint32		count = track & PLH_TRACK_LOCKS ? PLH_MAX_PROCESSES() : 0;
 	uint32		next = 0;
 	uint32		i;
 	bool		changed = false;
@@ -216,7 +203,7 @@ sweep(const PlhWait *known, uint32_t n_known, PlhWait *found, uint32_t room, Plh
 		memset(&now, 0, sizeof(now));
 		now.slot = (int32) i;
 		now.pid = *(const volatile int *) &proc->pid;
-		if (lock != NULL && is_alive(proc, now.pid))
+		if (lock != NULL && plh_is_alive(proc, now.pid))
 		{
 			now.lock = (uint64_t) (uintptr_t) lock;
 			now.wait_start = (int64_t) pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &proc->waitStart));
@@ -336,7 +323,7 @@ look_around(PlhWake *wake)
 }
 
 static void
-wait_and_sweep(int64_t period_ns, int64_t deadline_ns,
+wait_and_sweep(int64_t period_ns, int64_t deadline_ns, uint32_t track,
 			   const PlhWait *known, uint32_t n_known,
 			   PlhWait *found, uint32_t room, PlhWake *wake)
 {
@@ -345,6 +332,8 @@ wait_and_sweep(int64_t period_ns, int64_t deadline_ns,
 		arm_timer(period_ns);
 		pace->last_sweep_ns = 0;	/* what was before is no hole in this pace */
 	}
+	if (period_ns == 0 || !(track & PLH_TRACK_LOAD))
+		plh_forget_activity();
 
 	for (;;)
 	{
@@ -366,7 +355,7 @@ wait_and_sweep(int64_t period_ns, int64_t deadline_ns,
 				wake->now = (int64_t) GetCurrentTimestamp();
 				wake->now_ns = plh_monotonic_ns();
 			}
-			else if (sweep(known, n_known, found, room, wake))
+			else if (sweep(track, known, n_known, found, room, wake))
 				wake->reasons |= PLH_WAKE_CHANGED;
 			return;
 		}
@@ -392,8 +381,14 @@ wait_and_sweep(int64_t period_ns, int64_t deadline_ns,
 		}
 		if (due)
 		{
-			bool		changed = sweep(known, n_known, found, room, wake);
+			bool		changed = sweep(track, known, n_known, found, room, wake);
 
+			if (track & PLH_TRACK_LOAD)
+			{
+				if (plh_note_activity(wake->now, wake->now_ns, period_ns))
+					wake->reasons |= PLH_WAKE_ACTIVITY;
+				wake->last_sweep_ns = (uint32_t) Min(wake->last_sweep_ns + (plh_monotonic_ns() - wake->now_ns), PG_UINT32_MAX);
+			}
 			if (changed || wake->reasons != 0 || plh_monotonic_ns() >= deadline_ns)
 			{
 				/* The rest of the reasons are seen at the next call. */
@@ -411,7 +406,7 @@ wait_and_sweep(int64_t period_ns, int64_t deadline_ns,
 }
 
 int32_t
-plh_probe_wait(int64_t period_ns, int64_t deadline_ns,
+plh_probe_wait(int64_t period_ns, int64_t deadline_ns, uint32_t track,
 			   const PlhWait *known, uint32_t n_known,
 			   PlhWait *found, uint32_t found_room, PlhWake *wake)
 {
@@ -422,7 +417,7 @@ plh_probe_wait(int64_t period_ns, int64_t deadline_ns,
 	plh_enter_wait();
 	PG_TRY();
 	{
-		wait_and_sweep(period_ns, deadline_ns, known, n_known, found, found_room, wake);
+		wait_and_sweep(period_ns, deadline_ns, track, known, n_known, found, found_room, wake);
 	}
 	PG_CATCH();
 	{

@@ -232,6 +232,8 @@ fill_probe_table(PlhProbes *probes)
 	probes->flushed = plh_probe_flushed;
 	probes->last_error = plh_probe_last_error;
 	probes->spare_slot = plh_probe_spare_slot;
+	probes->activity = plh_probe_activity;
+	probes->name = plh_probe_name;
 	probes->failures = plh_probe_failures;
 }
 
@@ -262,6 +264,7 @@ plh_worker_main(Datum arg)
 	plh_prepare_lock_probe();
 	plh_prepare_session_probe();
 	plh_prepare_failure_probe();
+	plh_prepare_activity_probe();
 
 	if (!plh_load_go(error, sizeof(error), &hint))
 	{

@@ -19,6 +19,7 @@ import (
 type Config struct {
 	Enabled          bool
 	TrackLocks       bool
+	TrackLoad        bool
 	Database         string
 	ConnInfo         string // where history is written; empty: this server
 	LocalConnInfo    string // how to reach this server for names; empty: as the shim says
@@ -76,6 +77,7 @@ type object struct {
 	Settings struct {
 		Enabled          bool   `mapstructure:"enabled"`
 		TrackLocks       bool   `mapstructure:"track_locks"`
+		TrackLoad        bool   `mapstructure:"track_load"`
 		Database         string `mapstructure:"database"`
 		ConnInfo         string `mapstructure:"conninfo"`
 		LocalConnInfo    string `mapstructure:"local_conninfo"`
@@ -173,6 +175,7 @@ func (o *object) config() (Config, error) {
 	c := Config{
 		Enabled:          s.Enabled,
 		TrackLocks:       s.TrackLocks,
+		TrackLoad:        s.TrackLoad,
 		Database:         s.Database,
 		ConnInfo:         s.ConnInfo,
 		LocalConnInfo:    s.LocalConnInfo,

@@ -6,10 +6,10 @@ package probe
 #include "probe.h"
 
 // cgo cannot call through function pointers.
-static inline int32_t call_wait(PlhProbes *p, int64_t period, int64_t deadline,
+static inline int32_t call_wait(PlhProbes *p, int64_t period, int64_t deadline, uint32_t track,
 	const PlhWait *known, uint32_t n_known, PlhWait *found, uint32_t room, PlhWake *wake)
 {
-	return p->wait(period, deadline, known, n_known, found, room, wake);
+	return p->wait(period, deadline, track, known, n_known, found, room, wake);
 }
 static inline int32_t call_locks(PlhProbes *p, const PlhWait *waits, uint32_t n,
 	PlhLock *locks, uint32_t locks_room, PlhHolder *holders, uint32_t holders_room,
@@ -50,6 +50,15 @@ static inline int32_t call_failures(PlhProbes *p, PlhFailure *f, uint32_t n, cha
 {
 	return p->failures(f, n, text, room, found);
 }
+static inline int32_t call_activity(PlhProbes *p, uint32_t finish, PlhRun *runs, uint32_t runs_room,
+	PlhSecond *seconds, uint32_t seconds_room, PlhActivity *answer)
+{
+	return p->activity(finish, runs, runs_room, seconds, seconds_room, answer);
+}
+static inline int32_t call_name(PlhProbes *p, uint32_t kind, uint32_t number, char *text, uint32_t room)
+{
+	return p->name(kind, number, text, room);
+}
 static inline int32_t call_last_error(PlhProbes *p, char *text, uint32_t room) { return p->last_error(text, room); }
 */
 import "C"
@@ -89,6 +98,19 @@ const (
 	_ = -(unsafe.Offsetof(snapshot.Queued{}.Slot) ^ unsafe.Offsetof(C.PlhQueued{}.slot))
 	_ = -(unsafe.Offsetof(snapshot.Queued{}.Mode) ^ unsafe.Offsetof(C.PlhQueued{}.mode))
 
+	_ = uint(unsafe.Sizeof(snapshot.Run{}) - C.sizeof_PlhRun)
+	_ = uint(C.sizeof_PlhRun - unsafe.Sizeof(snapshot.Run{}))
+	_ = uint(unsafe.Sizeof(snapshot.Second{}) - C.sizeof_PlhSecond)
+	_ = uint(C.sizeof_PlhSecond - unsafe.Sizeof(snapshot.Second{}))
+	_ = -(unsafe.Offsetof(snapshot.Run{}.EndedUs) ^ unsafe.Offsetof(C.PlhRun{}.ended_us))
+	_ = -(unsafe.Offsetof(snapshot.Run{}.WaitEvent) ^ unsafe.Offsetof(C.PlhRun{}.wait_event_info))
+	_ = -(unsafe.Offsetof(snapshot.Run{}.Role) ^ unsafe.Offsetof(C.PlhRun{}.role))
+	_ = -(unsafe.Offsetof(snapshot.Second{}.IdleInTransactionUs) ^ unsafe.Offsetof(C.PlhSecond{}.idle_in_transaction_us))
+	_ = -(unsafe.Offsetof(snapshot.Second{}.Samples) ^ unsafe.Offsetof(C.PlhSecond{}.samples))
+	_ = -uint((sampler.TrackLocks ^ C.PLH_TRACK_LOCKS) | (sampler.TrackLoad ^ C.PLH_TRACK_LOAD))
+	_ = -uint(sampler.WokeActivity ^ C.PLH_WAKE_ACTIVITY)
+	_ = -uint((int(snapshot.TypeParallelWorker) ^ C.PLH_TYPE_PARALLEL_WORKER) | (int(snapshot.LWWaitUntilFree) ^ C.PLH_LW_WAIT_UNTIL_FREE))
+
 	_ = uint(sampler.HistogramBuckets - C.PLH_HIST_BUCKETS)
 	_ = uint(C.PLH_HIST_BUCKETS - sampler.HistogramBuckets)
 	_ = -(live.PrefixBytes ^ C.sizeof_PlhRecord)
@@ -119,6 +141,7 @@ type Table struct {
 	json     []byte
 	status   C.PlhStatus
 	failures [failureRoom]C.PlhFailure
+	activity C.PlhActivity
 }
 
 // failureRoom is how many failures are fetched in one call; there may be more calls.
@@ -157,8 +180,8 @@ func (t *Table) Waker() func() {
 }
 
 // Wait implements sampler.Probes.
-func (t *Table) Wait(period time.Duration, deadline sampler.Monotonic, known, found []snapshot.Wait, wake *sampler.Wake) (int, error) {
-	rc := C.call_wait(t.c, C.int64_t(period.Nanoseconds()), C.int64_t(deadline),
+func (t *Table) Wait(period time.Duration, deadline sampler.Monotonic, track sampler.Track, known, found []snapshot.Wait, wake *sampler.Wake) (int, error) {
+	rc := C.call_wait(t.c, C.int64_t(period.Nanoseconds()), C.int64_t(deadline), C.uint32_t(track),
 		(*C.PlhWait)(unsafe.Pointer(unsafe.SliceData(known))), C.uint32_t(len(known)),
 		(*C.PlhWait)(unsafe.Pointer(unsafe.SliceData(found))), C.uint32_t(len(found)), &t.wake)
 	w := &t.wake
@@ -403,6 +426,39 @@ func fill(to []C.char, s string) {
 // Flushed answers flush() up to ticket.
 func (t *Table) Flushed(ticket uint64) error {
 	return t.result("flushed", C.call_flushed(t.c, C.uint64_t(ticket)))
+}
+
+// Activity implements sampler.Probes.
+func (t *Table) Activity(finish bool, a *sampler.Activity) error {
+	var now C.uint32_t
+	if finish {
+		now = 1
+	}
+	for {
+		runs, seconds := a.Runs[:cap(a.Runs)], a.Seconds[:cap(a.Seconds)]
+		rc := C.call_activity(t.c, now, (*C.PlhRun)(unsafe.Pointer(unsafe.SliceData(runs))), C.uint32_t(len(runs)),
+			(*C.PlhSecond)(unsafe.Pointer(unsafe.SliceData(seconds))), C.uint32_t(len(seconds)), &t.activity)
+		n, m := int(t.activity.n_runs), int(t.activity.n_seconds)
+		if rc == C.PLH_TOO_SMALL {
+			a.Runs, a.Seconds = make([]snapshot.Run, 0, n+n/4), make([]snapshot.Second, 0, m+8)
+			continue
+		}
+		if rc != C.PLH_OK {
+			n, m = 0, 0
+		}
+		a.Runs, a.Seconds, a.Lost = a.Runs[:n], a.Seconds[:m], int(t.activity.lost)
+		return t.result("activity", rc)
+	}
+}
+
+// Name implements sampler.Probes.
+func (t *Table) Name(kind snapshot.NameKind, number uint32) (string, error) {
+	var text [64]C.char
+	err := t.result("name", C.call_name(t.c, C.uint32_t(kind), C.uint32_t(number), &text[0], C.uint32_t(len(text))))
+	if err != nil {
+		return "", err
+	}
+	return string(chars(&text)), nil
 }
 
 // SpareSlot implements sampler.Probes.

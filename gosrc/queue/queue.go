@@ -239,6 +239,9 @@ func size(b *history.Batch) int64 {
 			session(d.Members[j].Session)
 		}
 	}
+	for i := range b.Seconds {
+		total += int64(unsafe.Sizeof(b.Seconds[i])) + int64(cap(b.Seconds[i].Loads))*int64(unsafe.Sizeof(history.Load{}))
+	}
 	total += int64(len(b.Short)) * int64(unsafe.Sizeof(history.ShortWait{}))
 	total += int64(len(b.Gaps)) * int64(unsafe.Sizeof(history.Gap{}))
 	total += int64(len(b.Health)) * int64(unsafe.Sizeof(history.Health{}))

@@ -58,7 +58,7 @@ func (v *liveView) owes() bool {
 // a wait is there twice for a moment rather than not at all.
 func (s *Sampler) showLive() {
 	v := &s.live
-	if len(s.known) == 0 || s.period() == 0 {
+	if len(s.known) == 0 || !s.tracksLocks() {
 		v.empty(s.wake.Now)
 	}
 	closed := s.tracker.Closed()

@@ -28,7 +28,25 @@ const (
 	WokeStopping Reasons = 0x40  // the server is stopping, clients are still there
 	WokePoked    Reasons = 0x80  // the extension was created
 	WokeFailed   Reasons = 0x100 // there are records of failed waits
+	WokeActivity Reasons = 0x200 // there is load to be fetched
 )
+
+// Track says what Wait looks at; the values are those of PLH_TRACK_* in probe.h.
+type Track uint32
+
+// Several may be set.
+const (
+	TrackLocks Track = 0x01 // who waits for a heavyweight lock
+	TrackLoad  Track = 0x02 // what every process is doing
+)
+
+// Activity is what every process was doing since it was last asked for. The
+// slices belong to the caller and are made larger when something does not fit.
+type Activity struct {
+	Runs    []snapshot.Run
+	Seconds []snapshot.Second
+	Lost    int // rows that had no room
+}
 
 // ErrBusy is returned when a lock was not free: nothing was read, ask again.
 var ErrBusy = errors.New("a lock of the server was busy")
@@ -138,7 +156,7 @@ type Probes interface {
 	// back, at deadline at the latest. known are the waiters of the previous
 	// answer in slot order; found is filled, the number of rows returned. A
 	// period of 0 means no sweeps.
-	Wait(period time.Duration, deadline Monotonic, known, found []snapshot.Wait, wake *Wake) (int, error)
+	Wait(period time.Duration, deadline Monotonic, track Track, known, found []snapshot.Wait, wake *Wake) (int, error)
 	// Locks copies the locks that waits are about; ErrBusy when a partition
 	// was not free and insist is off.
 	Locks(waits []snapshot.Wait, insist bool, locks []snapshot.Lock, holders []snapshot.Holder, queue []snapshot.Queued, walk *Walk) error
@@ -154,6 +172,11 @@ type Probes interface {
 	Settings() ([]byte, error)
 	Log(Message) error
 	Publish(*Status) error
+	// Activity fetches the load of the seconds that are complete, and the runs
+	// that had no room; finish ends the one that goes on.
+	Activity(finish bool, a *Activity) error
+	// Name returns the server's name for a number, "" when it has none.
+	Name(kind snapshot.NameKind, number uint32) (string, error)
 	// LiveGraph and LiveWaits bring records into the live area; ErrBusy when a
 	// session was reading it.
 	LiveGraph(*live.Graph) error

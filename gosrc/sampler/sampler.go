@@ -82,6 +82,8 @@ type Sink interface {
 	Status() SinkStatus
 	// RewriteOpen reports, once each time, that all open episodes are needed again.
 	RewriteOpen() bool
+	// IsOurs reports whether a process of this server is a session of ours.
+	IsOurs(pid int32) bool
 	Configure(config.Config)
 	Poke()
 	// AskedForSlot reports whether a connection to this server waits to be told
@@ -117,6 +119,7 @@ type Sampler struct {
 	cache   *sessionCache
 	health  healthMeter
 	live    liveView
+	load    loadMeter
 
 	// Buffers that the probes fill; made once, grown when something did not fit.
 	wake     Wake
@@ -176,6 +179,7 @@ func New(o Options) *Sampler {
 		queue:   make([]snapshot.Queued, o.MaxProcesses),
 	}
 	s.live = newLiveView(o)
+	s.load = newLoadMeter(o)
 	return s
 }
 
@@ -202,16 +206,30 @@ func (s *Sampler) Run() error {
 
 // period is the time between two sweeps, 0 while sampling is off.
 func (s *Sampler) period() time.Duration {
-	if !s.o.Config.Enabled || !s.o.Config.TrackLocks {
+	if s.track() == 0 {
 		return 0
 	}
 	return s.o.Config.SamplePeriod
 }
 
+// track is what the ticks are for.
+func (s *Sampler) track() Track {
+	var t Track
+	if s.tracksLocks() {
+		t |= TrackLocks
+	}
+	if s.tracksLoad() {
+		t |= TrackLoad
+	}
+	return t
+}
+
+func (s *Sampler) tracksLocks() bool { return s.o.Config.Enabled && s.o.Config.TrackLocks }
+
 // turn waits for the next reason to act and acts on it.
 func (s *Sampler) turn() (stop bool, err error) {
 	period := s.period()
-	n, err := s.o.Probes.Wait(period, s.deadline(), s.known, s.found, &s.wake)
+	n, err := s.o.Probes.Wait(period, s.deadline(), s.track(), s.known, s.found, &s.wake)
 	if err != nil {
 		return false, s.waitFailed(err)
 	}
@@ -222,16 +240,17 @@ func (s *Sampler) turn() (stop bool, err error) {
 		s.o.Fault()
 	}
 
-	s.pause(period)
-	if period > 0 {
+	s.pause()
+	if s.tracksLocks() {
 		s.sweep(s.found[:n])
 	}
+	s.readLoad(w.Reasons&WokeStop != 0)
 	s.showLive()
 	s.accountTick(period, began)
 
 	if w.Reasons&WokeReload != 0 {
 		s.reload()
-		s.pause(s.period()) // now, not when the next answer comes
+		s.pause() // now, not when the next answer comes
 		s.showLive()
 	}
 	if w.Reasons&WokePoked != 0 {
@@ -245,7 +264,7 @@ func (s *Sampler) turn() (stop bool, err error) {
 		s.watchTheEnd()
 		s.endPause(w.Now)
 	}
-	if stop || stopping || w.Reasons&WokeFlush != 0 || w.NowNs >= s.nextFlush {
+	if stop || stopping || w.Reasons&WokeFlush != 0 || w.NowNs >= s.nextFlush || len(s.load.seconds) >= maxSeconds {
 		s.flush(stop || stopping || w.Reasons&WokeFlush != 0, stop)
 	}
 	if stopping {
@@ -255,7 +274,7 @@ func (s *Sampler) turn() (stop bool, err error) {
 	s.tellSlot()
 	s.speak()
 	s.rest()
-	if w.Reasons&(WokeNotify|WokeReload) != 0 || w.NowNs >= s.nextTurn || stop {
+	if w.Reasons&(WokeNotify|WokeReload|WokeActivity) != 0 || w.NowNs >= s.nextTurn || stop {
 		s.publish()
 	}
 	return stop, nil
@@ -269,7 +288,7 @@ func (s *Sampler) watchTheEnd() {
 	until := w.NowNs + Monotonic(s.o.WatchOnStop)
 	for (s.watchesWaits() || s.tracker.Undecided()) && w.NowNs < until {
 		time.Sleep(lastLook)
-		n, err := s.o.Probes.Wait(s.period(), w.NowNs, s.known, s.found, w)
+		n, err := s.o.Probes.Wait(s.period(), w.NowNs, s.track(), s.known, s.found, w)
 		if err != nil {
 			return // nothing is lost but the end of some waits
 		}
@@ -298,13 +317,13 @@ func (s *Sampler) deadline() Monotonic {
 	if s.pendingWork() && s.nextFlush < d {
 		d = s.nextFlush
 	}
-	if s.period() > 0 && (len(s.known) > 0 || s.walkOwed) && s.nextWalk < d {
+	if s.tracksLocks() && (len(s.known) > 0 || s.walkOwed) && s.nextWalk < d {
 		d = s.nextWalk
 	}
 	if s.live.owes() && s.live.next < d {
 		d = s.live.next
 	}
-	if s.period() > 0 && len(s.known) > 0 && s.nextRow != 0 && s.nextRow < d {
+	if s.tracksLocks() && len(s.known) > 0 && s.nextRow != 0 && s.nextRow < d {
 		d = s.nextRow
 	}
 	if again := s.wake.NowNs + Monotonic(decideEvery); s.tracker.Undecided() && again < d {
@@ -315,12 +334,12 @@ func (s *Sampler) deadline() Monotonic {
 
 // pendingWork reports whether the next flush will have something to hand over.
 func (s *Sampler) pendingWork() bool {
-	return s.watchesWaits() || s.tracker.Pending() || s.tracker.Undecided() || len(s.gaps) > 0
+	return s.watchesWaits() || s.tracker.Pending() || s.tracker.Undecided() || len(s.gaps) > 0 || len(s.load.seconds) > 0
 }
 
 // watchesWaits reports whether somebody waits, as far as we look: while
 // sampling is off the heartbeat must not keep what was open alive.
-func (s *Sampler) watchesWaits() bool { return len(s.known) > 0 && s.period() > 0 }
+func (s *Sampler) watchesWaits() bool { return len(s.known) > 0 && s.tracksLocks() }
 
 func (s *Sampler) waitFailed(err error) error {
 	s.errors++
@@ -528,16 +547,16 @@ func (s *Sampler) counters() counters {
 		rowsDropped: st.RowsDropped + s.lost, errors: s.errors + st.Errors}
 }
 
-// pause keeps account of the time in which sampling is switched off.
-func (s *Sampler) pause(period time.Duration) {
+// pause keeps account of the time in which waits are not looked for.
+func (s *Sampler) pause() {
 	switch {
-	case period == 0 && s.pausedSince == 0:
+	case !s.tracksLocks() && s.pausedSince == 0:
 		s.pausedSince = s.wake.Now
 		s.pauseDetail = detailEnabled
 		if s.o.Config.Enabled {
 			s.pauseDetail = detailTrackLocks
 		}
-	case period > 0 && s.pausedSince != 0:
+	case s.tracksLocks() && s.pausedSince != 0:
 		s.endPause(s.wake.Now)
 		s.resumed = true
 	}
@@ -578,7 +597,7 @@ func (s *Sampler) flush(asked, final bool) {
 	if asked {
 		s.health.close(w.Now, s.counters())
 	}
-	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(s.gaps) > 0 || s.watchesWaits()
+	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(s.gaps) > 0 || len(s.load.seconds) > 0 || s.watchesWaits()
 	var health []history.Health
 	if s.health.due(w.Now, busy) {
 		health = s.health.take()
@@ -598,11 +617,12 @@ func (s *Sampler) flush(asked, final bool) {
 		Open:       d.Open,
 		Short:      d.Short,
 		Deadlocks:  d.Deadlocks,
+		Seconds:    s.load.seconds,
 		Gaps:       s.gaps,
 		Health:     health,
 		Ticket:     s.ticket,
 	})
-	s.gaps = nil
+	s.gaps, s.load.seconds = nil, nil
 }
 
 // answer tells sessions in flush() that their facts can be read.
@@ -666,7 +686,7 @@ func (s *Sampler) publish() {
 		if s.o.Sink.Queued() == 0 {
 			st.LastFlush = max(st.LastFlush, s.completeTo) // nothing there to be written
 		}
-		if s.period() == 0 {
+		if !s.tracksLocks() {
 			st.State, st.Hint = stateDisabled, hintDisabled
 		}
 	} else {

@@ -52,6 +52,8 @@ type server struct {
 	answered uint64
 	settings string
 	spare    bool // a client slot is
+	runs     []snapshot.Run
+	seconds  []snapshot.Second
 	waitErr  error
 }
 
@@ -62,11 +64,14 @@ type moment struct {
 	ticket  uint64
 }
 
+// ourPid is a session of the store.
+const ourPid = 4711
+
 const start = snapshot.Micros(800_000_000_000_000)
 
 func (s *server) wall() snapshot.Micros { return start.Add(s.now) }
 
-func (s *server) Wait(period time.Duration, deadline Monotonic, known, found []snapshot.Wait, w *Wake) (int, error) {
+func (s *server) Wait(period time.Duration, deadline Monotonic, track Track, known, found []snapshot.Wait, w *Wake) (int, error) {
 	s.wakes++
 	*w = Wake{}
 	if s.waitErr != nil {
@@ -177,6 +182,16 @@ func (s *server) Sessions(refs []Ref, textEach int, each func(int, *RawSession))
 	return nil
 }
 
+func (s *server) Activity(finish bool, a *Activity) error {
+	a.Runs, a.Seconds, a.Lost = append(a.Runs[:0], s.runs...), append(a.Seconds[:0], s.seconds...), 0
+	s.runs, s.seconds = nil, nil
+	return nil
+}
+
+func (s *server) Name(kind snapshot.NameKind, number uint32) (string, error) {
+	return fmt.Sprintf("%d:%d", kind, number), nil
+}
+
 func (s *server) Row(wait snapshot.Wait, row *Row) error {
 	s.rowsAt = append(s.rowsAt, s.now)
 	if s.row == nil {
@@ -285,7 +300,9 @@ func (r *recorder) Queued() int64 {
 	}
 	return 0
 }
-func (r *recorder) Status() SinkStatus { return r.status }
+func (r *recorder) Status() SinkStatus    { return r.status }
+func (r *recorder) IsOurs(pid int32) bool { return pid == ourPid }
+
 func (r *recorder) RewriteOpen() bool {
 	rewrite := r.rewrite
 	r.rewrite = false
@@ -535,9 +552,9 @@ func TestHoleBetweenSweepsIsAGap(t *testing.T) {
 // gapServer reports holes as the wait probe does.
 type gapServer struct{ *server }
 
-func (g *gapServer) Wait(period time.Duration, deadline Monotonic, known, found []snapshot.Wait, w *Wake) (int, error) {
+func (g *gapServer) Wait(period time.Duration, deadline Monotonic, track Track, known, found []snapshot.Wait, w *Wake) (int, error) {
 	before := g.wall()
-	n, err := g.server.Wait(period, deadline, known, found, w)
+	n, err := g.server.Wait(period, deadline, track, known, found, w)
 	if w.Now.Sub(before) > 2*time.Second {
 		w.GapBegan, w.GapEnded = before, w.Now
 	}

@@ -203,12 +203,15 @@ const (
 	leastText    = 1
 	leastSession = 19
 	leastRun     = 2
-	leastBatch   = 12
+	leastBatch   = 13
 	leastEpisode = 8 + 24
 	leastEdge    = 5
 	leastShort   = 8 + 13
 	leastGap     = 5
 	leastHealth  = 18
+
+	leastSecond = 2 + 4 + 1
+	leastLoad   = 8
 
 	leastDeadlock = 8 + 2
 	leastMember   = 8 + 17
@@ -254,6 +257,16 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 	b.Open = list(d, leastEpisode, func(e *history.Episode) { d.episode(e, b.CompleteTo) })
 	b.Short = list(d, leastShort, func(s *history.ShortWait) { d.short(s, b.CompleteTo) })
 	b.Deadlocks = list(d, leastDeadlock, func(l *history.Deadlock) { d.deadlock(l, b.CompleteTo) })
+	b.Seconds = list(d, leastSecond, func(s *history.Second) {
+		s.At, s.Sampled = d.time(b.CompleteTo), time.Duration(d.int())
+		for _, t := range []*time.Duration{&s.Clients, &s.Active, &s.IdleInTransaction, &s.Waiting} {
+			*t = time.Duration(d.int())
+		}
+		s.Loads = list(d, leastLoad, func(l *history.Load) {
+			l.EventType, l.Event, l.Mode, l.BackendType = d.text(), d.text(), snapshot.LWLockMode(d.int32()), d.text()
+			l.Database, l.Role, l.QueryID, l.Time = d.uint32(), d.uint32(), d.int(), time.Duration(d.int())
+		})
+	})
 	b.Gaps = list(d, leastGap, func(g *history.Gap) {
 		g.Began, g.Ended = d.time(b.CompleteTo), d.time(b.CompleteTo)
 		g.Reason, g.Lost, g.Detail = history.GapReason(d.text()), d.int(), d.text()

@@ -235,6 +235,10 @@ func (e *encoder) batch(b *history.Batch, from snapshot.Micros) {
 	for i := range b.Deadlocks {
 		e.deadlock(&b.Deadlocks[i], b.CompleteTo)
 	}
+	e.uint(uint64(len(b.Seconds)))
+	for i := range b.Seconds {
+		e.second(&b.Seconds[i], b.CompleteTo)
+	}
 	e.uint(uint64(len(b.Gaps)))
 	for i := range b.Gaps {
 		e.gap(&b.Gaps[i], b.CompleteTo)
@@ -311,6 +315,26 @@ func (e *encoder) deadlock(d *history.Deadlock, base snapshot.Micros) {
 		e.int(int64(m.Mode))
 		e.tag(m.HeldTag)
 		e.int(int64(m.HeldMode))
+	}
+}
+
+func (e *encoder) second(s *history.Second, base snapshot.Micros) {
+	e.time(s.At, base)
+	e.int(int64(s.Sampled))
+	for _, d := range [...]time.Duration{s.Clients, s.Active, s.IdleInTransaction, s.Waiting} {
+		e.int(int64(d))
+	}
+	e.uint(uint64(len(s.Loads)))
+	for i := range s.Loads {
+		l := &s.Loads[i]
+		e.text(l.EventType)
+		e.text(l.Event)
+		e.int(int64(l.Mode))
+		e.text(l.BackendType)
+		e.uint(uint64(l.Database))
+		e.uint(uint64(l.Role))
+		e.int(l.QueryID)
+		e.int(int64(l.Time))
 	}
 }
 

@@ -566,6 +566,9 @@ func reach(ctx context.Context, d *door, r *route) (*pgx.Conn, error) {
 		defer leave()
 	}
 	conn, err := pgx.ConnectConfig(ctx, r.ConnConfig)
+	if err == nil && r.here {
+		d.remember(conn.PgConn().PID())
+	}
 	if sqlState(err) == "28P01" && r.noPassword != "" {
 		return nil, fmt.Errorf("%w (%s): %w", errNoPassword, r.noPassword, err)
 	}

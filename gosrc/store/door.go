@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 )
 
@@ -24,6 +25,26 @@ type door struct {
 	ask      func() <-chan bool // nil: nobody to ask, always open
 	stopping <-chan struct{}
 	inside   chan struct{} // capacity 1
+
+	// The last sessions made, by pid: they are no load of this server's users.
+	// Old ones are forgotten long before their pids are used again.
+	made [ownSessions]atomic.Uint32
+	next atomic.Uint32
+}
+
+// ownSessions is far more than there are at one time.
+const ownSessions = 16
+
+func (d *door) remember(pid uint32) { d.made[d.next.Add(1)%ownSessions].Store(pid) }
+
+// isOurs reports whether the process is, or was of late, a session of ours.
+func (d *door) isOurs(pid uint32) bool {
+	for i := range d.made {
+		if d.made[i].Load() == pid {
+			return true
+		}
+	}
+	return false
 }
 
 func newDoor(ask func() <-chan bool, stopping <-chan struct{}) *door {

@@ -159,6 +159,13 @@ func wantedNames(h *hand) []nameKey {
 				add()
 			}
 		}
+		for j := range b.Seconds {
+			for k := range b.Seconds[j].Loads {
+				l := &b.Seconds[j].Loads[k]
+				some = sessionKeys(some, &snapshot.Session{Database: l.Database, Role: l.Role})
+				add()
+			}
+		}
 		for j := range b.Short {
 			w := &b.Short[j]
 			some = tagKeys(some, lockmgr.Tag{Type: lockmgr.Relation, Field1: w.Database, Field2: w.Relation})

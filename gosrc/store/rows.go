@@ -38,6 +38,11 @@ func columnsOf(leaf string) []string {
 	case "deadlock":
 		return []string{"seg", "node_id", "run", "at", "deadlock_id", "member", "pid", "is_victim", "waits_for", "wait_id", "actor_id",
 			"locktype", "object", "mode", "held_mode", "held_object", "database", "relation", "transactionid"}
+	case "dim":
+		return []string{"seg", "node_id", "dim_id", "kind", "wait_event_type", "wait_event", "lwlock_mode", "backend_type", "datid", "datname",
+			"usesysid", "usename", "query_id", "instance", "relation", "object", "fork", "block"}
+	case "second":
+		return []string{"seg", "node_id", "run", "at", "sampled_ms", "clients", "active", "idle_in_transaction", "waiting", "dims", "load_ms"}
 	case "gap":
 		return []string{"seg", "node_id", "run", "began", "ended", "reason", "lost", "detail"}
 	default: // health_minute
@@ -52,6 +57,7 @@ func columnsOf(leaf string) []string {
 type rowSet struct {
 	tables map[string][][]any
 	actors map[int64][]any
+	dims   *dimensions
 
 	nodeID int32
 	run    int64
@@ -61,9 +67,9 @@ type rowSet struct {
 }
 
 // newRows makes the rows of h; only gaps when that is all there is room for.
-func newRows(h *hand, s *session, names *Names, c *config.Config, gapsOnly bool) *rowSet {
+func newRows(h *hand, s *session, names *Names, c *config.Config, dims *dimensions, gapsOnly bool) *rowSet {
 	r := &rowSet{
-		tables: make(map[string][][]any), actors: make(map[int64][]any),
+		tables: make(map[string][][]any), actors: make(map[int64][]any), dims: dims,
 		nodeID: s.nodeID, run: s.run, names: names, cfg: c, encode: s.encode,
 	}
 	if h.run != 0 {
@@ -95,10 +101,14 @@ func newRows(h *hand, s *session, names *Names, c *config.Config, gapsOnly bool)
 		for j := range b.Deadlocks {
 			r.deadlock(&b.Deadlocks[j])
 		}
+		for j := range b.Seconds {
+			r.second(&b.Seconds[j])
+		}
 		for j := range b.Health {
 			r.health(&b.Health[j])
 		}
 	}
+	dims.rows(r)
 	return r
 }
 
@@ -251,6 +261,28 @@ func (r *rowSet) deadlock(d *history.Deadlock) {
 		r.add("deadlock", nil, r.nodeID, r.run, d.At.Time(), d.ID, int16(i+1), m.Session.Pid, m.IsVictim, nonZero(m.WaitsFor),
 			nonZero(m.WaitID), r.actor(m.Session), locktype, lock, mode, heldMode, held, col.Database, col.Relation, col.TransactionID)
 	}
+}
+
+func (r *rowSet) second(s *history.Second) {
+	dims, ms := make([]int32, 0, len(s.Loads)), make([]int32, 0, len(s.Loads))
+	for i := range s.Loads {
+		l := &s.Loads[i]
+		n := int32(l.Time.Round(time.Millisecond) / time.Millisecond)
+		if n == 0 {
+			continue // of a tick that came at once after another
+		}
+		ms = append(ms, n)
+		dims = append(dims, r.dims.id(dimension{
+			kind: loadDim, eventType: l.EventType, event: l.Event, mode: l.Mode.String(), backendType: l.BackendType,
+			database: l.Database, datname: r.encode(r.names.get(databaseKey(l.Database))),
+			role: l.Role, usename: r.encode(r.names.get(roleKey(l.Role))), queryID: l.QueryID,
+		}))
+	}
+	average := func(t time.Duration) float32 {
+		return float32(t.Seconds() / max(s.Sampled, time.Millisecond).Seconds())
+	}
+	r.add("second", nil, r.nodeID, r.run, s.At.Time(), int32(s.Sampled.Round(time.Millisecond)/time.Millisecond),
+		average(s.Clients), average(s.Active), average(s.IdleInTransaction), average(s.Waiting), dims, ms)
 }
 
 func (r *rowSet) gap(g *history.Gap) {

@@ -19,7 +19,7 @@ import (
 
 // leaves are the tables that are cut into segments, in the order in which they
 // are locked and written.
-var leaves = [...]string{"actor", "episode", "open", "short_wait", "deadlock", "gap", "health_minute"}
+var leaves = [...]string{"actor", "episode", "open", "short_wait", "deadlock", "dim", "second", "gap", "health_minute"}
 
 // errRecreated: the extension was dropped and created again.
 var errRecreated = errors.New("extension was created anew")
@@ -53,6 +53,7 @@ type session struct {
 	encode    func(string) string // makes valid UTF-8 fit the database's encoding
 
 	actors    map[int64]struct{} // known to be in the current segment
+	dims      *dimensions        // of the current segment; nil: to be read
 	owed      []history.Gap      // found on entering, for which there was no segment
 	measured  ring.Size          // when last asked
 	written   int64              // estimate of what was added since

@@ -150,6 +150,9 @@ func (s *Store) Status() Status { return *s.status.Load() }
 
 // RewriteOpen reports, once, that all waits that are open have to be handed
 // out again: the tables do not hold them, or will not for long.
+// IsOurs reports whether a process of this server is a session of ours.
+func (s *Store) IsOurs(pid int32) bool { return s.door.isOurs(uint32(pid)) }
+
 func (s *Store) RewriteOpen() bool { return s.rewriteOpen.Swap(false) }
 
 // Names returns the look-up of names.

@@ -80,7 +80,11 @@ func (w *writer) write(ctx context.Context) error {
 		h.lossFrom, h.lossTo = w.lossFrom, w.lossTo
 	}
 
-	r := newRows(h, s, w.names, w.cfg, held)
+	dims, err := s.dimensionsOf(ctx, seg, isNewSegment(d))
+	if err != nil {
+		return err
+	}
+	r := newRows(h, s, w.names, w.cfg, dims, held)
 	if h.run == 0 && s.missed != nil {
 		r.gap(s.missed)
 	}
@@ -113,6 +117,10 @@ func (w *writer) write(ctx context.Context) error {
 		}
 		w.lastHeartbeat = h.complete
 		w.lossFrom, w.lossTo = 0, 0
+	}
+	if seg >= 0 {
+		dims.added = nil
+		s.dims = dims
 	}
 	w.st.RowsWritten += uint64(r.count())
 	if d.Action == ring.Advance {
@@ -217,6 +225,7 @@ func (s *session) look(ctx context.Context, c *config.Config) error {
 	}
 	if now := ring.Current(&s.rows); now != current { // another node went on, or reset()
 		clear(s.actors)
+		s.dims = nil
 		s.measureAt = time.Time{}
 	}
 	return s.measure(ctx, c)

@@ -81,6 +81,7 @@ func (s *sink) limit() queue.Limit {
 func (s *sink) Push(b *history.Batch) { s.queue.Push(b) }
 func (s *sink) Queued() int64         { return s.queue.Bytes() }
 func (s *sink) RewriteOpen() bool     { return s.store.RewriteOpen() }
+func (s *sink) IsOurs(pid int32) bool { return s.store.IsOurs(pid) }
 func (s *sink) Poke()                 { s.store.Poke() }
 
 func (s *sink) Close() {

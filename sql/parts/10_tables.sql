@@ -179,6 +179,45 @@ CREATE TABLE lock_history.deadlock (
     transactionid xid
 ) PARTITION BY LIST (seg);
 
+-- What seconds are told apart by, under small numbers: the rows of a segment
+-- need no other.  Null: does not apply, or is not known.
+CREATE TABLE lock_history.dim (
+    seg             smallint NOT NULL,
+    node_id         integer NOT NULL,
+    dim_id          integer NOT NULL,
+    kind            smallint NOT NULL,   -- 1 load, 2 LWLock, 3 page, 4 statement
+    wait_event_type text,                -- CPU: it did not wait
+    wait_event      text,
+    lwlock_mode     text,
+    backend_type    text,
+    datid           oid,
+    datname         text,
+    usesysid        oid,
+    usename         text,
+    query_id        bigint,
+    instance        text,                -- which of the locks of a tranche
+    relation        oid,
+    object          text,                -- its name
+    fork            text,
+    block           bigint
+) PARTITION BY LIST (seg);
+
+-- What was sampled in one second of the clock; none where nobody was active and
+-- no session came or went.  dims and load_ms run in parallel.
+CREATE TABLE lock_history.second (
+    seg                 smallint NOT NULL,
+    node_id             integer NOT NULL,
+    run                 bigint NOT NULL,
+    at                  timestamptz NOT NULL,
+    sampled_ms          integer NOT NULL, -- real time that the samples stand for
+    clients             real NOT NULL,    -- averages: client backends,
+    active              real NOT NULL,    -- of these, active
+    idle_in_transaction real NOT NULL,
+    waiting             real NOT NULL,    -- processes that wait for a heavyweight lock
+    dims                integer[] NOT NULL,
+    load_ms             integer[] NOT NULL -- session time in ms
+) PARTITION BY LIST (seg);
+
 -- Times about which the history is silent.
 CREATE TABLE lock_history.gap (
     seg     smallint NOT NULL,
@@ -223,7 +262,7 @@ DECLARE
     parent text;
     s      integer;
 BEGIN
-    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'deadlock', 'gap', 'health_minute'] LOOP
+    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'deadlock', 'dim', 'second', 'gap', 'health_minute'] LOOP
         FOR s IN 0..7 LOOP
             EXECUTE pg_catalog.format(
                 'CREATE TABLE lock_history.%I PARTITION OF lock_history.%I FOR VALUES IN (%s)
@@ -246,6 +285,7 @@ $do$;
 CREATE INDEX ON lock_history.actor (actor_id);
 CREATE INDEX ON lock_history.episode (wait_start, wait_end, wait_id);   -- the last two are looked up in it without the table
 CREATE INDEX ON lock_history.short_wait (at);
+CREATE INDEX ON lock_history.second (at);
 
 -- Columns are described where they are defined, above: tables are read by
 -- the views only.
@@ -258,5 +298,7 @@ COMMENT ON TABLE lock_history.episode IS 'internal: waits that have ended';
 COMMENT ON TABLE lock_history.open IS 'internal: waits not known to have ended';
 COMMENT ON TABLE lock_history.short_wait IS 'internal: short waits by second';
 COMMENT ON TABLE lock_history.deadlock IS 'internal: members of deadlocks';
+COMMENT ON TABLE lock_history.dim IS 'internal: what seconds are told apart by';
+COMMENT ON TABLE lock_history.second IS 'internal: load by second';
 COMMENT ON TABLE lock_history.gap IS 'internal: times not watched';
 COMMENT ON TABLE lock_history.health_minute IS 'internal: cost of watching by minute';

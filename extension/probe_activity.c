@@ -1,0 +1,393 @@
+/*
+ * probe_activity.c
+ *		What every process is doing, at each tick: load.
+ *
+ * A tick adds the time since the one before to what each process was seen
+ * doing.  As long as a process is seen doing the same, that is one run; a run
+ * becomes a row when it ends and at each full second, and Go fetches the rows
+ * once a second.  So a thousand waiters cost a thousand rows a second, whatever
+ * the rate.
+ *
+ * Like the sweep in probe_procs.c, on whose ticks it runs, it takes no lock and
+ * reads aligned words that others write meanwhile: each value was true at some
+ * moment.  A process that stays idle costs three words.  Of the status entries,
+ * whose cache lines are written by every statement, it reads one word (query
+ * identifier) of a process that is active, when it begins to do something else
+ * and at every tenth tick after that; and one word (state) of a process that
+ * waits for its client within a transaction, once.
+ */
+#include "plh.h"
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "utils/backend_status.h"
+#include "utils/memutils.h"
+#include "utils/wait_event.h"
+
+#include "compat.h"
+
+/* After so many ticks of one run its query identifier is read again. */
+#define LOOK_AGAIN 10
+
+#define MICROS_PER_SECOND INT64CONST(1000000)
+
+/* Seconds that may lie between two calls of activity(); Go comes in each. */
+#define SECONDS_ROOM 64
+
+typedef enum Doing
+{
+	ABSENT = 0,					/* no process, or one that is not to be counted */
+	IDLE,						/* waits for work */
+	IDLE_IN_TRANSACTION,
+	ACTIVE
+} Doing;
+
+/* What the process in a slot is doing.  The worker's own. */
+typedef struct Slot
+{
+	int			pid;			/* 0: none */
+	int32		backend_type;	/* PLH_TYPE_UNKNOWN until its status entry is there */
+	uint32		database;
+	uint32		role;
+
+	/* The run that goes on. */
+	Doing		doing;
+	uint32		event;
+	uint32		lxid;
+	int32		lwlock_mode;
+	int64		query_id;
+	int64		time_us;		/* in this second */
+	int64		length_us;		/* in all */
+	uint32		ticks;
+} Slot;
+
+typedef struct Activity
+{
+	PgBackendStatus *status_array;
+	Slot	   *slots;			/* one for each process there can be */
+
+	PlhRun	   *runs;			/* rows not yet fetched */
+	uint32		runs_room;
+	uint32		n_runs;
+	PlhSecond	seconds[SECONDS_ROOM];
+	uint32		n_seconds;
+	uint32		lost;			/* rows that had no room */
+
+	PlhSecond	now;			/* the second that goes on; samples 0: none */
+	int64		last_ns;		/* monotonic time of the last tick, 0 = none */
+} Activity;
+
+static Activity *activity;
+
+/* Main code of the worker, after BackgroundWorkerInitializeConnection(). */
+void
+plh_prepare_activity_probe(void)
+{
+	activity = MemoryContextAllocZero(TopMemoryContext, sizeof(Activity));
+	activity->status_array = plh_status_array();
+	activity->slots = MemoryContextAllocZero(TopMemoryContext, sizeof(Slot) * PLH_MAX_PROCESSES());
+
+	/* A tick ends one run of each process at most, and a second another one. */
+	activity->runs_room = 4 * PLH_MAX_PROCESSES() + 1024;
+	activity->runs = MemoryContextAlloc(TopMemoryContext, sizeof(PlhRun) * activity->runs_room);
+}
+
+/* Writes down what a process did in this second; ended when it does not go on. */
+static void
+put_down(Slot *slot, uint32 number, bool ended)
+{
+	PlhRun	   *run;
+
+	if (slot->doing != ACTIVE || slot->time_us == 0)
+	{
+		slot->time_us = 0;
+		return;
+	}
+	if (activity->n_runs >= activity->runs_room)
+	{
+		activity->lost++;
+		slot->time_us = 0;
+		return;
+	}
+	run = &activity->runs[activity->n_runs++];
+	run->second = activity->now.second;
+	run->query_id = slot->query_id;
+	run->time_us = slot->time_us;
+	run->ended_us = ended ? slot->length_us : 0;
+	run->slot = (int32_t) number;
+	run->pid = slot->pid;
+	run->wait_event_info = slot->event;
+	run->lwlock_mode = slot->lwlock_mode;
+	run->backend_type = slot->backend_type;
+	run->database = slot->database;
+	run->role = slot->role;
+	run->unused = 0;
+	slot->time_us = 0;
+}
+
+static void
+close_second(void)
+{
+	uint32		i;
+
+	if (activity->now.samples == 0)
+		return;
+	for (i = 0; i < PLH_MAX_PROCESSES(); i++)
+		if (activity->slots[i].pid != 0)
+			put_down(&activity->slots[i], i, false);
+	if (activity->n_seconds < SECONDS_ROOM)
+		activity->seconds[activity->n_seconds++] = activity->now;
+	else
+		activity->lost++;
+	memset(&activity->now, 0, sizeof(activity->now));
+}
+
+static void
+end_run(Slot *slot, uint32 number)
+{
+	put_down(slot, number, true);
+	slot->doing = ABSENT;
+	slot->length_us = 0;
+	slot->ticks = 0;
+	slot->query_id = 0;
+}
+
+/* A process not seen before is in the slot. */
+static void
+meet(Slot *slot, const PGPROC *proc, int pid)
+{
+	memset(slot, 0, sizeof(*slot));
+	slot->pid = pid;
+	slot->backend_type = PLH_TYPE_UNKNOWN;
+	slot->database = *(const volatile Oid *) &proc->databaseId;
+	slot->role = *(const volatile Oid *) &proc->roleId;
+}
+
+/*
+ * Its kind, database and role, known once it has introduced itself.  A type
+ * that is read while the entry is being written belongs to the process before,
+ * whose pid is another.
+ */
+static PgBackendStatus *
+identify(Slot *slot, const PGPROC *proc)
+{
+	PgBackendStatus *entry = plh_status_of(activity->status_array, proc, slot->pid);
+
+	if (entry == NULL || slot->backend_type != PLH_TYPE_UNKNOWN)
+		return entry;
+	slot->backend_type = *(const volatile BackendType *) &entry->st_backendType;
+	if (slot->backend_type == B_BG_WORKER)
+	{
+		PGPROC	   *leader = *(PGPROC *const volatile *) &proc->lockGroupLeader;
+
+		if (leader != NULL && leader != proc)
+			slot->backend_type = PLH_TYPE_PARALLEL_WORKER;
+	}
+	slot->database = *(const volatile Oid *) &proc->databaseId;
+	slot->role = *(const volatile Oid *) &proc->roleId;
+	return entry;
+}
+
+/* What a process that waits for its client does: that is no load, but in COPY. */
+static Doing
+doing_of_client_read(const Slot *slot, uint32 lxid, PgBackendStatus *entry)
+{
+	BackendState state;
+
+	if (lxid == 0)
+		return IDLE;
+	if (entry == NULL)
+		return IDLE_IN_TRANSACTION;
+	state = *(const volatile BackendState *) &entry->st_state;
+	return state == STATE_RUNNING || state == STATE_FASTPATH ? ACTIVE : IDLE_IN_TRANSACTION;
+}
+
+static void
+look_at(uint32 number, int64 passed_us)
+{
+	PGPROC	   *proc = &ProcGlobal->allProcs[number];
+	Slot	   *slot = &activity->slots[number];
+	uint32		event = *(const volatile uint32 *) &proc->wait_event_info;
+	uint32		lxid = PLH_LXID(proc);
+	int			pid = *(const volatile int *) &proc->pid;
+	uint32		class = event & 0xFF000000;
+	int32		mode = -1;
+	bool		same;
+
+	if (pid == 0 || !plh_is_alive(proc, pid) || pid == MyProcPid)
+	{
+		if (slot->pid != 0)
+		{
+			end_run(slot, number);
+			slot->pid = 0;
+		}
+		return;
+	}
+	if (slot->pid != pid)
+	{
+		end_run(slot, number);
+		meet(slot, proc, pid);
+	}
+	if (class == PG_WAIT_LWLOCK)
+		mode = *(const volatile uint8 *) &proc->lwWaitMode;
+
+	same = slot->doing != ABSENT && slot->event == event && slot->lxid == lxid && slot->lwlock_mode == mode;
+	if (!same)
+	{
+		PgBackendStatus *entry;
+
+		end_run(slot, number);
+		entry = identify(slot, proc);
+		slot->event = event;
+		slot->lxid = lxid;
+		slot->lwlock_mode = mode;
+		if (class == PG_WAIT_ACTIVITY)
+			slot->doing = IDLE;
+		else if (event == WAIT_EVENT_CLIENT_READ)
+			slot->doing = doing_of_client_read(slot, lxid, entry);
+		else
+			slot->doing = ACTIVE;
+		if (slot->doing == ACTIVE && entry != NULL)
+			slot->query_id = (int64) *(volatile uint64 *) &entry->st_query_id;
+	}
+	else if (++slot->ticks % LOOK_AGAIN == 0 && slot->doing != IDLE)
+	{
+		PgBackendStatus *entry = identify(slot, proc);
+		int64		query_id = 0;
+
+		if (entry != NULL)
+			query_id = (int64) *(volatile uint64 *) &entry->st_query_id;
+		if (slot->doing == ACTIVE && query_id != slot->query_id)
+		{
+			/* The same wait of another statement: as good as another one. */
+			end_run(slot, number);
+			slot->doing = ACTIVE;
+			slot->query_id = query_id;
+		}
+	}
+
+	if (slot->backend_type == B_BACKEND)
+		activity->now.clients_us += passed_us;
+	if (slot->doing == IDLE_IN_TRANSACTION)
+		activity->now.idle_in_transaction_us += passed_us;
+	else if (slot->doing == ACTIVE)
+	{
+		slot->time_us += passed_us;
+		slot->length_us += passed_us;
+		if (slot->backend_type == B_BACKEND)
+			activity->now.active_us += passed_us;
+		if (class == PG_WAIT_LOCK)
+			activity->now.waiting_us += passed_us;
+	}
+}
+
+/*
+ * Called after each sweep.  True when there are rows to be fetched: a second is
+ * complete, or room becomes short.
+ */
+bool
+plh_note_activity(int64 now, int64 now_ns, int64 period_ns)
+{
+	int64		second = now - now % MICROS_PER_SECOND;
+	int64		passed_us = (now_ns - activity->last_ns) / 1000;
+	uint32		i;
+
+	/* What nobody saw is a gap, or little: the first tick stands for a period. */
+	if (activity->last_ns == 0 || passed_us > Max(MICROS_PER_SECOND, 3 * period_ns / 1000))
+		passed_us = period_ns / 1000;
+	activity->last_ns = now_ns;
+
+	if (activity->now.samples != 0 && activity->now.second != second)
+		close_second();
+	activity->now.second = second;
+	activity->now.sampled_us += passed_us;
+	activity->now.samples++;
+	for (i = 0; i < PLH_MAX_PROCESSES(); i++)
+		look_at(i, passed_us);
+
+	return activity->n_seconds > 0 ||
+		activity->runs_room - activity->n_runs < 2 * PLH_MAX_PROCESSES();
+}
+
+/* Load is not sampled any more; the runs that went on end here. */
+void
+plh_forget_activity(void)
+{
+	uint32		i;
+
+	if (activity->last_ns == 0)
+		return;
+	close_second();
+	for (i = 0; i < PLH_MAX_PROCESSES(); i++)
+		memset(&activity->slots[i], 0, sizeof(Slot));
+	activity->last_ns = 0;
+}
+
+int32_t
+plh_probe_activity(uint32_t finish, PlhRun *runs, uint32_t runs_room,
+				   PlhSecond *seconds, uint32_t seconds_room, PlhActivity *answer)
+{
+	memset(answer, 0, sizeof(*answer));
+	if (finish)
+		close_second();
+	if (runs_room < activity->n_runs || seconds_room < activity->n_seconds)
+	{
+		answer->n_runs = activity->n_runs;
+		answer->n_seconds = activity->n_seconds;
+		return PLH_TOO_SMALL;
+	}
+	memcpy(runs, activity->runs, sizeof(PlhRun) * activity->n_runs);
+	memcpy(seconds, activity->seconds, sizeof(PlhSecond) * activity->n_seconds);
+	answer->n_runs = activity->n_runs;
+	answer->n_seconds = activity->n_seconds;
+	answer->lost = activity->lost;
+	activity->n_runs = activity->n_seconds = activity->lost = 0;
+	return PLH_OK;
+}
+
+/* NULL for what there is no name for. */
+static const char *
+name_of(uint32_t kind, uint32_t number)
+{
+	switch (kind)
+	{
+		case PLH_NAME_EVENT_TYPE:
+			return pgstat_get_wait_event_type(number);
+		case PLH_NAME_EVENT:
+			return pgstat_get_wait_event(number);
+		case PLH_NAME_BACKEND_TYPE:
+			if (number == PLH_TYPE_PARALLEL_WORKER)
+				return "parallel worker";
+			return number < PLH_BACKEND_TYPES ? GetBackendTypeDesc((BackendType) number) : NULL;
+		default:
+			return NULL;
+	}
+}
+
+int32_t
+plh_probe_name(uint32_t kind, uint32_t number, char *text, uint32_t room)
+{
+	MemoryContext caller = CurrentMemoryContext;
+	volatile int32_t result = PLH_OK;
+
+	plh_enter_probe();
+	PG_TRY();
+	{
+		const char *name = name_of(kind, number);
+
+		strlcpy(text, name ? name : "", room);
+	}
+	PG_CATCH();
+	{
+		/* From 17 on the server raises for a number that nobody registered. */
+		LWLockReleaseAll();
+		plh_keep_error(caller);
+		result = PLH_ERROR;
+	}
+	PG_END_TRY();
+	plh_leave_probe();
+	return result;
+}

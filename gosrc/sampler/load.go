@@ -1,0 +1,85 @@
+package sampler
+
+import (
+	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/load"
+	"pg_lock_history/gosrc/report"
+	"pg_lock_history/gosrc/snapshot"
+)
+
+const keyActivity = "probe activity"
+
+// maxSeconds bounds the seconds that wait for a flush; with a longer flush
+// period they are flushed sooner.
+const maxSeconds = 120
+
+// loadMeter is load as far as it goes on.
+type loadMeter struct {
+	meter    *load.Meter
+	activity Activity         // made larger by the probe
+	seconds  []history.Second // not yet flushed
+	roles    map[owner]struct{}
+}
+
+// owner is whose names were asked for.
+type owner struct{ database, role uint32 }
+
+// maxOwners bounds the owners remembered; beyond it their names are asked for again.
+const maxOwners = 10_000
+
+func newLoadMeter(o Options) loadMeter {
+	return loadMeter{meter: load.New(o.Probes), roles: make(map[owner]struct{}),
+		activity: Activity{Runs: make([]snapshot.Run, 0, 4*o.MaxProcesses), Seconds: make([]snapshot.Second, 0, 8)}}
+}
+
+// tracksLoad reports whether load is sampled.
+func (s *Sampler) tracksLoad() bool { return s.o.Config.Enabled && s.o.Config.TrackLoad }
+
+// readLoad adds up what every process was doing; final ends the second that
+// goes on.
+func (s *Sampler) readLoad(final bool) {
+	if s.wake.Reasons&WokeActivity == 0 && !final {
+		return
+	}
+	l := &s.load
+	if err := s.o.Probes.Activity(final, &l.activity); err != nil {
+		s.errors++
+		s.o.Log.Add(report.Message{Level: report.Warning, Key: keyActivity, Text: "could not read what sessions do: " + err.Error(), Hint: hintProbeHasFailed})
+		return
+	}
+	s.o.Log.Over(keyActivity)
+	s.errors += int64(l.activity.Lost)
+	runs := l.activity.Runs
+	for i := range l.activity.Seconds {
+		second := &l.activity.Seconds[i]
+		n := 0
+		for n < len(runs) && runs[n].Second == second.Second {
+			s.addRun(&runs[n])
+			n++
+		}
+		runs = runs[n:]
+		if done, ok := l.meter.Close(second); ok {
+			l.seconds = append(l.seconds, done)
+		}
+	}
+	for i := range runs { // of the second that goes on
+		s.addRun(&runs[i])
+	}
+}
+
+func (s *Sampler) addRun(r *snapshot.Run) {
+	l := &s.load
+	if s.o.Sink.IsOurs(r.Pid) {
+		l.meter.AddOwn(r)
+		return
+	}
+	l.meter.Add(r)
+	o := owner{r.Database, r.Role}
+	if _, ok := l.roles[o]; !ok {
+		if len(l.roles) >= maxOwners {
+			clear(l.roles)
+		}
+		l.roles[o] = struct{}{}
+		s.o.Sink.WantSession(&snapshot.Session{Database: r.Database, Role: r.Role})
+	}
+}

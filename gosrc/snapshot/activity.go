@@ -1,0 +1,73 @@
+package snapshot
+
+// BackendType is a kind of process: the server's number, or one of these.
+type BackendType int32
+
+// The values are those of PLH_TYPE_* in probe.h.
+const (
+	TypeUnknown        BackendType = -1 // it has not introduced itself yet
+	TypeParallelWorker BackendType = 1000
+)
+
+// LWLockMode is how a process wants an LWLock.
+type LWLockMode int32
+
+// The values are those of PlhLWLockMode in probe.h.
+const (
+	NoLWLock        LWLockMode = -1
+	LWExclusive     LWLockMode = 0
+	LWShared        LWLockMode = 1
+	LWWaitUntilFree LWLockMode = 2 // waits for somebody else to be done, without taking it
+)
+
+// String returns the word that is stored; "" for none.
+func (m LWLockMode) String() string {
+	switch m {
+	case LWExclusive:
+		return "exclusive"
+	case LWShared:
+		return "shared"
+	case LWWaitUntilFree:
+		return "wait until free"
+	default:
+		return ""
+	}
+}
+
+// Run is a process that was active, and did the same all the time.
+type Run struct {
+	Second      Micros // begin of the second that this is of
+	QueryID     int64  // 0 = none
+	TimeUs      int64  // real time that the samples stand for
+	EndedUs     int64  // when it ended in this second: how long it was in all; else 0
+	Slot        int32
+	Pid         int32
+	WaitEvent   uint32 // 0 = on CPU
+	LWLockMode  LWLockMode
+	BackendType BackendType
+	Database    uint32
+	Role        uint32
+	_           uint32
+}
+
+// Second holds the sums of one second, in microseconds of session time.
+type Second struct {
+	Second              Micros // its begin
+	SampledUs           int64  // real time that its samples stand for
+	ClientsUs           int64  // client backends
+	ActiveUs            int64  // of these, active
+	IdleInTransactionUs int64
+	WaitingUs           int64 // processes that wait for a heavyweight lock
+	Samples             uint32
+	_                   uint32
+}
+
+// NameKind says what a number of the server is the name of.
+type NameKind uint32
+
+// The values are those of PlhNameKind in probe.h.
+const (
+	NameEventType   NameKind = 1 // of a wait event number
+	NameEvent       NameKind = 2
+	NameBackendType NameKind = 3
+)

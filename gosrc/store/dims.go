@@ -1,0 +1,135 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"pg_lock_history/gosrc/ring"
+)
+
+// maxDims bounds the dictionary of one segment, 150 bytes a row and as much of
+// memory. Beyond it statements, then roles and databases are not told apart.
+const maxDims = 50_000
+
+// dimension is what seconds are told apart by: a row of the dictionary.
+type dimension struct {
+	kind        dimKind
+	eventType   string
+	event       string
+	mode        string
+	backendType string
+	database    uint32
+	datname     string
+	role        uint32
+	usename     string
+	queryID     int64
+
+	// Of LWLocks and pages.
+	instance string // which of the locks of a tranche
+	relation uint32
+	object   string // its name
+	fork     string
+	block    int64
+}
+
+// dimKind says what a row of the dictionary tells apart. The numbers are stored.
+type dimKind int16
+
+const (
+	loadDim   dimKind = 1
+	lwlockDim dimKind = 2
+	pageDim   dimKind = 3
+	queryDim  dimKind = 4
+)
+
+// dimensions are the dictionary of a segment, as far as it is ours: numbers of
+// another node mean something else. Made anew with each segment, so that it does
+// not outlive what it describes.
+type dimensions struct {
+	ids   map[dimension]int32
+	last  int32
+	added []dimension // not yet in the table; ids last-len(added)+1 to last
+}
+
+func newDimensions() *dimensions { return &dimensions{ids: make(map[dimension]int32)} }
+
+// id returns the number of d, a new one when it has none.
+func (n *dimensions) id(d dimension) int32 {
+	for len(n.ids) >= maxDims {
+		if _, ok := n.ids[d]; ok {
+			break
+		}
+		if d.queryID != 0 {
+			d.queryID = 0
+			continue
+		}
+		d.database, d.datname, d.role, d.usename = 0, "", 0, ""
+		break
+	}
+	if id, ok := n.ids[d]; ok {
+		return id
+	}
+	n.last++
+	n.ids[d] = n.last
+	n.added = append(n.added, d)
+	return n.last
+}
+
+// dimensionsOf returns the dictionary of segment seg, read from the table unless
+// it is known or the segment is new. It counts as known when the rows are in.
+func (s *session) dimensionsOf(ctx context.Context, seg int, isNew bool) (*dimensions, error) {
+	n := s.dims
+	s.dims = nil
+	switch {
+	case seg < 0 || isNew:
+		return newDimensions(), nil
+	case n != nil:
+		return n, nil
+	}
+	n = newDimensions()
+	rows, err := s.conn.Query(ctx, `
+		SELECT dim_id, kind, coalesce(wait_event_type, ''), coalesce(wait_event, ''), coalesce(lwlock_mode, ''), coalesce(backend_type, ''),
+		       coalesce(datid, 0), coalesce(datname, ''), coalesce(usesysid, 0), coalesce(usename, ''), coalesce(query_id, 0),
+		       coalesce(instance, ''), coalesce(relation, 0), coalesce(object, ''), coalesce(fork, ''), coalesce(block, 0)
+		  FROM lock_history.`+leafName("dim", seg)+`
+		 WHERE node_id = $1::int`, s.nodeID)
+	if err != nil {
+		return nil, fmt.Errorf("read the dictionary of segment %d: %w", seg, err)
+	}
+	var id int32
+	var d dimension
+	_, err = pgx.ForEachRow(rows, []any{&id, &d.kind, &d.eventType, &d.event, &d.mode, &d.backendType, &d.database, &d.datname,
+		&d.role, &d.usename, &d.queryID, &d.instance, &d.relation, &d.object, &d.fork, &d.block}, func() error {
+		n.ids[d] = id
+		n.last = max(n.last, id)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the dictionary of segment %d: %w", seg, err)
+	}
+	return n, nil
+}
+
+// rows returns what the table lacks.
+func (n *dimensions) rows(r *rowSet) {
+	first := n.last - int32(len(n.added)) + 1
+	for i := range n.added {
+		d := &n.added[i]
+		r.add("dim", nil, r.nodeID, first+int32(i), int16(d.kind), text(d.eventType), text(d.event), text(d.mode), text(d.backendType),
+			nonZero(d.database), text(d.datname), nonZero(d.role), text(d.usename), nonZero(d.queryID),
+			text(d.instance), nonZero(d.relation), text(d.object), text(d.fork), block(d))
+	}
+}
+
+// isNewSegment reports whether d opens one.
+func isNewSegment(d ring.Decision) bool { return d.Action == ring.Advance }
+
+// block is null for what is no page; a page may have number 0.
+func block(d *dimension) *int64 {
+	if d.kind != pageDim {
+		return nil
+	}
+	return &d.block
+}

@@ -1,0 +1,50 @@
+-- Load: average active sessions, by second.
+--
+-- The masks are those of pg_stat_activity: the statement of a role is for its
+-- members and for readers of all statistics.
+CREATE VIEW lock_history.load AS
+SELECT n.node, s.at, d.wait_event_type, d.wait_event, d.lwlock_mode, d.datname, d.usename, d.backend_type,
+       CASE WHEN (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
+                 OR (d.node_id = ANY ((SELECT lock_history.own_nodes())::integer[]) AND pg_catalog.pg_has_role(d.usesysid, 'USAGE')) IS TRUE
+            THEN d.query_id END AS query_id,
+       l.ms::double precision / nullif(s.sampled_ms, 0) AS aas
+FROM lock_history.second AS s
+JOIN lock_history.recorded AS n ON n.node_id = s.node_id
+CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(s.dims), pg_catalog.unnest(s.load_ms)) AS l(dim_id, ms)
+JOIN lock_history.dim AS d ON d.seg = s.seg AND d.dim_id = l.dim_id AND (d.node_id = s.node_id) IS TRUE
+WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
+  -- a kept incident is read without a look into the ring
+  AND s.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END);
+
+GRANT SELECT ON lock_history.load TO pg_monitor;
+COMMENT ON VIEW lock_history.load IS
+    'Average active sessions by second, and what they waited for; seconds in which nobody was active have no row';
+COMMENT ON COLUMN lock_history.load.node IS 'server that was watched';
+COMMENT ON COLUMN lock_history.load.at IS 'begin of the second';
+COMMENT ON COLUMN lock_history.load.wait_event_type IS 'type of the event waited for, as in pg_stat_activity; CPU: did not wait';
+COMMENT ON COLUMN lock_history.load.wait_event IS 'the event waited for; CPU: did not wait';
+COMMENT ON COLUMN lock_history.load.lwlock_mode IS 'LWLocks: exclusive, shared, or wait until free (for another one''s work to be done)';
+COMMENT ON COLUMN lock_history.load.datname IS 'database of the sessions; null: none';
+COMMENT ON COLUMN lock_history.load.usename IS 'their role; null: none';
+COMMENT ON COLUMN lock_history.load.backend_type IS 'their kind, as in pg_stat_activity; null: not known yet';
+COMMENT ON COLUMN lock_history.load.query_id IS 'query identifier of their statements; null: none, one of too many in that second, or insufficient privilege';
+COMMENT ON COLUMN lock_history.load.aas IS 'average number of sessions';
+
+-- Beside it: how many sessions there were.
+CREATE VIEW lock_history.sessions AS
+SELECT n.node, s.at, s.clients::double precision AS total, s.active::double precision AS active,
+       s.idle_in_transaction::double precision AS idle_in_transaction, s.waiting::double precision AS waiting
+FROM lock_history.second AS s
+JOIN lock_history.recorded AS n ON n.node_id = s.node_id
+WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
+  AND s.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END);
+
+GRANT SELECT ON lock_history.sessions TO pg_monitor;
+COMMENT ON VIEW lock_history.sessions IS
+    'Sessions by second; while nobody is active and none comes or goes there is no new row';
+COMMENT ON COLUMN lock_history.sessions.node IS 'server that was watched';
+COMMENT ON COLUMN lock_history.sessions.at IS 'begin of the second';
+COMMENT ON COLUMN lock_history.sessions.total IS 'client sessions, average';
+COMMENT ON COLUMN lock_history.sessions.active IS 'of these, active';
+COMMENT ON COLUMN lock_history.sessions.idle_in_transaction IS 'processes idle in a transaction that has not failed';
+COMMENT ON COLUMN lock_history.sessions.waiting IS 'processes that waited for a heavyweight lock';
