@@ -241,10 +241,10 @@ func (s *Sampler) turn() (stop bool, err error) {
 	}
 
 	s.pause()
+	s.readLoad(w.Reasons&WokeStop != 0)
 	if s.tracksLocks() {
 		s.sweep(s.found[:n])
 	}
-	s.readLoad(w.Reasons&WokeStop != 0)
 	s.showLive()
 	s.accountTick(period, began)
 

@@ -34,6 +34,7 @@ type server struct {
 	areaBusy  int // so do LiveGraph and LiveWaits
 	areaError error
 	graphs    []shownGraph
+	load      []byte // shown
 	ended     []shownWaits
 
 	failures []snapshot.Failure  // left by sessions, not yet read
@@ -243,6 +244,15 @@ func (s *server) LiveGraph(g *live.Graph) error {
 	}
 	s.graphs = append(s.graphs, shownGraph{at: s.now, rows: g.Rows, leftOut: g.LeftOut, takenAt: g.TakenAt,
 		statements: bytes.Count(g.Records, []byte("statement of"))})
+	return nil
+}
+
+func (s *server) LiveLoad(records []byte, skipped int) error {
+	if s.areaBusy > 0 {
+		s.areaBusy--
+		return ErrBusy
+	}
+	s.load = append(s.load, records...)
 	return nil
 }
 

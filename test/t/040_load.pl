@@ -8,7 +8,7 @@ use LockHistory;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = LockHistory::cluster('load', settings => "autovacuum = off\npg_lock_history.flush_period = '200ms'");
+my $node = LockHistory::cluster('load', init => [ auth_extra => [ '--create-role', 'alice' ] ], settings => "autovacuum = off\npg_lock_history.flush_period = '200ms'");
 $node->safe_psql('postgres', 'CREATE TABLE public.t (i int)');
 
 sub sql { return $node->safe_psql('postgres', $_[0]); }
@@ -69,6 +69,16 @@ is(sql(qq{
 	SELECT b.n, round(b.aas::numeric, 1) FROM (
 		SELECT count(DISTINCT at) AS n, sum(aas) / 4 AS aas FROM lock_history.load_by('$from', '$to', '1 s') WHERE wait_event_type = 'Lock') AS b}),
 	'4|1.0', 'load_by() adds up');
+
+# The same out of shared memory, in any database; the statements of others are masked.
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+$node->safe_psql('other', 'SET client_min_messages = error; CREATE EXTENSION pg_lock_history; CREATE ROLE alice LOGIN');
+$node->safe_psql('other', "SELECT lock_history.grant_reader('alice')");
+my $recent = qq{SELECT string_agg(concat_ws(' ', l.at, l.wait_event, l.query_id, l.datname, l.usename, l.backend_type, round(l.aas::numeric, 1)), ', ' ORDER BY l.at, l.wait_event)
+	FROM %s AS l WHERE l.at >= '$from' AND l.at < '$to' AND l.wait_event IN ('PgSleep', 'relation', 'ClientRead')};
+is($node->safe_psql('other', sprintf($recent, 'lock_history.recent_load()')), sql(sprintf($recent, 'lock_history.load')), 'recent_load() shows the same in another database');
+my (undef, $seen) = $node->psql('other', q{SELECT count(*) > 0, count(query_id) FROM lock_history.recent_load() WHERE wait_event = 'PgSleep'}, extra_params => [ '-U', 'alice' ]);
+is($seen, 't|0', '... without the statements of others for a reader');
 
 # A failed transaction holds nothing, and its session is idle.
 my $failed = LockHistory::session($node, 'failed');
