@@ -3,8 +3,9 @@
  *		What differs between server versions, and nothing else.
  *
  * Version conditionals stand here only.  Tested on 15.  On 17 and 18 it builds
- * without warnings, and the tests of outcomes and deadlocks pass (test/t/025, 026);
- * the rest of the suite has not run there, and nothing at all on 16.
+ * without warnings, and the tests of outcomes and deadlocks pass (test/t/025, 026),
+ * on 18 those of incidents (030 to 034), too; the whole suite has not run there,
+ * and nothing at all on 16.
  */
 #ifndef PLH_COMPAT_H
 #define PLH_COMPAT_H
