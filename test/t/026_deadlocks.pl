@@ -117,7 +117,8 @@ SKIP:
 
 	($rows, $said) = circle(3, undef, "SET lc_messages = 'C.UTF-8'");
 	unlike($said, qr/deadlock detected/, 'a deadlock told in another language');
-	is($rows, '3 victim for 1 ShareLock +; 1 for 2 ShareLock +; 2 for 3 ShareLock +', '... lacks the lock and nothing else');
+	# Unless a sample happened to see a member wait: on a busy machine one takes its time.
+	like($rows, qr/^3 victim for 1 ShareLock( xid)? \+; 1 for 2 ShareLock( xid)? \+; 2 for 3 ShareLock( xid)? \+$/, '... lacks the lock at most, and nothing else');
 }
 
 $node->stop;
