@@ -7,7 +7,8 @@
  * heavyweight lock, MyProc->waitStatus stays at OK or ERROR until the process
  * waits again.  The error of a failed wait is raised when the status is ERROR
  * already and before the process does anything else, so whoever looks at the
- * status in an error sees each failure.  Two places look:
+ * status in an error sees each failure (two exceptions are named below).  Two
+ * places look:
  *
  * - a context callback at the bottom of error_context_stack.  The server calls it
  *	 for every error while it is raised: also for one that log_min_messages or
@@ -17,7 +18,12 @@
  *	 back at the next end of a transaction or subtransaction.
  * - the callbacks at the abort of a transaction or subtransaction, for
  *	 what may have happened before that.  By then the error is out of reach: such
- *	 a record says "failed" and no more.
+ *	 a record says "failed" and no more, or "terminated" when the process is exiting.
+ *
+ * The exceptions: from 18 on a deadlock that is found before the wait begins leaves the
+ * status alone and is known by its error; and some errors that end the session (17
+ * and later: transaction_timeout) are raised while the status still is WAITING,
+ * and it is the abort that sees them.
  *
  * (The log hook would be too late and too little: an error that is not logged or
  * that is caught does not come by there.)
@@ -31,14 +37,22 @@
  * which failure has been reported: the status stays ERROR, and a later abort of
  * the same transaction is no second failure.
  *
- * Nothing here raises an error, waits or takes a lock.  A failed wait costs a
- * copy of its error, in memory set aside at start (and a look at postmaster.pid
- * when the session was told to end); everything else costs a load and a compare.
+ * Nothing here waits or takes a lock, and nothing allocates: an "out of memory" would
+ * take the place of the error that is being raised.  To see more of it than its
+ * SQLSTATE there is only CopyErrorData(), which copies all of it; it is called
+ * when all the texts together fit into memory that was set aside at start
+ * (copy_error()).  An error that does not fit is told by its SQLSTATE, a deadlock
+ * without its members (from 18 on not at all when its wait had not begun), and a
+ * cancel or a statement timeout as "failed".
+ *
+ * A failed wait costs that copy, and the end of a session none (but a look at
+ * postmaster.pid); everything else costs a load and a compare, from 18 on a call.
  */
 #include "plh.h"
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
 #include "utils/memutils.h"
@@ -47,11 +61,18 @@
 #include "compat.h"
 
 /*
- * Room for the copy of one error, kept with the process: no allocation for any
- * but a deadlock of very many.  Costs address space; a page is only touched
- * by a process whose wait has failed.
+ * Room for the copy of one error, kept with the process.  Smaller: more errors
+ * of long statements in functions, which their context quotes, are told by
+ * their SQLSTATE alone.  Larger: costs address space; a page is only touched by
+ * a process whose wait has failed.
  */
-#define ERROR_COPY_ROOM (64 * 1024)
+#define ERROR_COPY_ROOM (128 * 1024)
+
+/* Of it, for what is no text: headers, the struct, names of files and functions. */
+#define ERROR_COPY_FRAME (8 * 1024)
+
+/* With this block size the context above cuts all chunks from its first block, of any size. */
+#define ERROR_COPY_BLOCK (16 * ERROR_COPY_ROOM)
 
 /*
  * The deadlock check runs when the deadlock timer of the wait goes off, and its
@@ -104,10 +125,11 @@ wait_has_failed(void)
 	return MyProc != NULL && MyProc->waitStatus == PROC_WAIT_STATUS_ERROR && plh_failures != NULL;
 }
 
+/* And that has not been reported. */
 static inline bool
-is_reported(void)
+is_new_failure(void)
 {
-	return get_timeout_start_time(DEADLOCK_TIMEOUT) == reported_start;
+	return wait_has_failed() && get_timeout_start_time(DEADLOCK_TIMEOUT) != reported_start;
 }
 
 /*
@@ -133,6 +155,26 @@ leave_text(const char *text)
 	return number;
 }
 
+/*
+ * A copy of the error that is being raised, until the next one; NULL when it has
+ * more texts than there is room for.  They all are in ErrorContext, so it is
+ * known how long they are at most.
+ */
+static const ErrorData *
+copy_error(void)
+{
+	MemoryContext caller;
+	const ErrorData *error;
+
+	if (MemoryContextMemAllocated(ErrorContext, true) > ERROR_COPY_ROOM - ERROR_COPY_FRAME)
+		return NULL;
+	MemoryContextReset(error_copy);
+	caller = MemoryContextSwitchTo(error_copy);
+	error = CopyErrorData();
+	MemoryContextSwitchTo(caller);
+	return error;
+}
+
 static bool
 is_message(const ErrorData *error, const char *id)
 {
@@ -140,18 +182,21 @@ is_message(const ErrorData *error, const char *id)
 	return error->message_id != NULL && strncmp(error->message_id, id, strlen(id)) == 0;
 }
 
-/*
- * What the error of a failed wait says of it.  An error of RAISE has another
- * identifier than those of the server.
- */
+/* An error of RAISE, or one that was passed on, has another identifier. */
+static bool
+is_deadlock(const ErrorData *error)
+{
+	return error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED && is_message(error, "deadlock detected");
+}
+
+/* What the error of a failed wait says of it. */
 static int32
 reason_of(const ErrorData *error)
 {
-	if (error->elevel >= FATAL)
-		return error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN && plh_server_is_stopping() ?
-			PLH_FAIL_SERVER_STOP : PLH_FAIL_TERMINATED;
-	if (error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED && is_message(error, "deadlock detected"))
+	if (is_deadlock(error))
 		return PLH_FAIL_DEADLOCK;
+	if (error->elevel >= FATAL)
+		return PLH_FAIL_TERMINATED;
 	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && is_message(error, "canceling statement due to lock timeout"))
 		return PLH_FAIL_LOCK_TIMEOUT;
 	/* The same SQLSTATE as a cancel's. */
@@ -161,29 +206,57 @@ reason_of(const ErrorData *error)
 	return is_message(error, "canceling ") ? PLH_FAIL_CANCELLED : PLH_FAIL_FAILED;
 }
 
-/*
- * Start of the wait that has failed; 0 for a deadlock that was found before the
- * wait began, when the timer is still that of an earlier wait.
- */
-static TimestampTz
-start_of_failed(int32 reason, TimestampTz now)
+/* In a wait these end the session, whatever else the error says. */
+static inline bool
+ends_session(int code)
 {
-	TimestampTz start = get_timeout_start_time(DEADLOCK_TIMEOUT);
-	TimestampTz checked = get_timeout_finish_time(DEADLOCK_TIMEOUT);
-
-	if (reason == PLH_FAIL_DEADLOCK &&
-		(start == reported_start || checked > now || now - checked > CHECK_RUNS_WITHIN))
-		return 0;
-	return start;
+	return code == ERRCODE_ADMIN_SHUTDOWN || code == ERRCODE_CONNECTION_FAILURE || code == ERRCODE_DATABASE_DROPPED;
 }
 
-/* Writes the record; error is NULL when there is none to be seen. */
+/* What its SQLSTATE alone says. */
+static int32
+reason_of_code(int code)
+{
+	switch (code)
+	{
+		case ERRCODE_ADMIN_SHUTDOWN:
+			return plh_server_is_stopping() ? PLH_FAIL_SERVER_STOP : PLH_FAIL_TERMINATED;
+		case ERRCODE_CONNECTION_FAILURE:
+		case ERRCODE_DATABASE_DROPPED:
+			return PLH_FAIL_TERMINATED;
+		case ERRCODE_T_R_DEADLOCK_DETECTED:
+			return PLH_FAIL_DEADLOCK;
+		case ERRCODE_LOCK_NOT_AVAILABLE:
+			return PLH_FAIL_LOCK_TIMEOUT;
+		default:
+			return PLH_FAIL_FAILED;
+	}
+}
+
+/*
+ * False for a deadlock that was found before the wait began, when the timer is
+ * still that of an earlier wait.
+ */
+static bool
+wait_has_begun(int32 reason, TimestampTz now)
+{
+	TimestampTz checked = get_timeout_finish_time(DEADLOCK_TIMEOUT);
+
+	if (reason != PLH_FAIL_DEADLOCK)
+		return true;
+	if (!PLH_EARLY_DEADLOCK_IS_WAIT)
+		return is_new_failure();
+	return is_new_failure() && checked <= now && now - checked <= CHECK_RUNS_WITHIN;
+}
+
+/* Writes the record; detail is the text of a deadlock, or NULL. */
 static void
-report_failure(const ErrorData *error)
+report_failure(int32 reason, const char *detail)
 {
 	PlhSlotFailures *slot;
 	PlhFailureRecord *record;
 	uint64		n;
+	bool		has_begun;
 	int32		index = plh_slot_of(MyProc);
 
 	if (index < 0 || (uint32) index >= PLH_MAX_PROCESSES())
@@ -196,11 +269,12 @@ report_failure(const ErrorData *error)
 	pg_write_barrier();
 	record->backend_start = MyStartTimestamp;
 	record->failed_at = GetCurrentTimestamp();
-	record->reason = error != NULL ? reason_of(error) : PLH_FAIL_FAILED;
-	record->wait_start = start_of_failed(record->reason, record->failed_at);
+	record->reason = reason;
+	has_begun = wait_has_begun(reason, record->failed_at);
+	record->wait_start = has_begun ? get_timeout_start_time(DEADLOCK_TIMEOUT) : 0;
+	record->mode = has_begun || PLH_EARLY_DEADLOCK_IS_WAIT ? MyProc->waitLockMode : NoLock;
 	record->pid = MyProcPid;
-	record->mode = MyProc->waitLockMode;
-	record->text = record->reason == PLH_FAIL_DEADLOCK && error->detail != NULL ? leave_text(error->detail) : 0;
+	record->text = detail != NULL ? leave_text(detail) : 0;
 	pg_write_barrier();
 	pg_atomic_write_u64(&slot->written, n + 1);
 	reported_start = get_timeout_start_time(DEADLOCK_TIMEOUT);
@@ -209,7 +283,7 @@ report_failure(const ErrorData *error)
 	(void) pg_atomic_fetch_add_u64(&plh_failures->news, 1);
 
 	/* Its members go on at once: the sooner they are looked at, the better. */
-	if (record->reason == PLH_FAIL_DEADLOCK)
+	if (reason == PLH_FAIL_DEADLOCK)
 		plh_wake_worker();
 }
 
@@ -221,46 +295,69 @@ report_failure(const ErrorData *error)
 static void
 on_error(void *arg)
 {
-	MemoryContext caller;
-	ErrorData  *error;
+	const ErrorData *error;
+	bool		is_new = is_new_failure();
+	int32		reason;
 	int			code;
 
-	if (!wait_has_failed())
+	/* Most messages: no wait has failed, and no deadlock is found without one. */
+	if (!is_new && PLH_EARLY_DEADLOCK_IS_WAIT && !wait_has_failed())
 		return;
 	code = geterrcode();
-	if (code == ERRCODE_SUCCESSFUL_COMPLETION || (is_reported() && code != ERRCODE_T_R_DEADLOCK_DETECTED))
+	if (!is_new && (code != ERRCODE_T_R_DEADLOCK_DETECTED || MyProc == NULL || plh_failures == NULL))
 		return;
 
-	caller = MemoryContextSwitchTo(error_copy);
-	error = CopyErrorData();
-	if (error->elevel >= ERROR && (!is_reported() || reason_of(error) == PLH_FAIL_DEADLOCK))
-		report_failure(error);
-	MemoryContextSwitchTo(caller);
-	MemoryContextReset(error_copy);
+	/* Not an error at all. */
+	if (ERRCODE_TO_CATEGORY(code) == ERRCODE_SUCCESSFUL_COMPLETION || ERRCODE_TO_CATEGORY(code) == ERRCODE_WARNING)
+		return;
+
+	error = ends_session(code) ? NULL : copy_error();
+	if (error == NULL)
+	{
+		if (is_new)
+			report_failure(reason_of_code(code), NULL);
+	}
+	else
+	{
+		reason = reason_of(error);
+		if (error->elevel >= ERROR && (is_new || reason == PLH_FAIL_DEADLOCK))
+			report_failure(reason, reason == PLH_FAIL_DEADLOCK ? error->detail : NULL);
+		MemoryContextReset(error_copy);
+	}
 }
 
-/* Where a process has lost our callback, nothing is below its stack. */
+/*
+ * Where a process has lost our callback, nothing is below its stack.  One that
+ * exits has emptied it on purpose.
+ */
 static inline void
 watch_errors(void)
 {
-	if (error_context_stack == NULL)
+	if (error_context_stack == NULL && !proc_exit_inprogress)
 		error_context_stack = &bottom;
+}
+
+/* At an abort: an error in a wait ends the process only as its last one. */
+static inline void
+report_unseen(void)
+{
+	if (is_new_failure())
+		report_failure(proc_exit_inprogress ? PLH_FAIL_TERMINATED : PLH_FAIL_FAILED, NULL);
 }
 
 static void
 on_transaction(XactEvent event, void *arg)
 {
-	if ((event == XACT_EVENT_ABORT || event == XACT_EVENT_PARALLEL_ABORT) &&
-		wait_has_failed() && !is_reported())
-		report_failure(NULL);
+	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PARALLEL_ABORT)
+		report_unseen();
 	watch_errors();
 }
 
 static void
 on_subtransaction(SubXactEvent event, SubTransactionId subid, SubTransactionId parent, void *arg)
 {
-	if (event == SUBXACT_EVENT_ABORT_SUB && wait_has_failed() && !is_reported())
-		report_failure(NULL);
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		report_unseen();
 	watch_errors();				/* the error may have ended in a savepoint */
 }
 
@@ -268,8 +365,8 @@ on_subtransaction(SubXactEvent event, SubTransactionId subid, SubTransactionId p
 void
 plh_register_error_hooks(void)
 {
-	error_copy = AllocSetContextCreate(TopMemoryContext, "pg_lock_history error",
-									   ERROR_COPY_ROOM, ERROR_COPY_ROOM, ERROR_COPY_ROOM);
+	error_copy = GenerationContextCreate(TopMemoryContext, "pg_lock_history error",
+										 ERROR_COPY_ROOM, ERROR_COPY_ROOM, ERROR_COPY_BLOCK);
 	RegisterXactCallback(on_transaction, NULL);
 	RegisterSubXactCallback(on_subtransaction, NULL);
 	watch_errors();

@@ -49,7 +49,7 @@ copy_text(uint64 number, PlhFailure *failure, char *text, uint32 room)
 	bool		is_cut;
 
 	pg_read_barrier();
-	length = place->length;
+	length = *(const volatile uint32 *) &place->length; /* once: it is bounded below */
 	is_cut = place->is_cut;
 	if ((before & 1) != 0 || place->number != number || length > sizeof(place->text) || length > room)
 		return;

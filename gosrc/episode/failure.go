@@ -5,6 +5,7 @@ import (
 
 	"pg_lock_history/gosrc/deadlock"
 	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/lockmgr"
 	"pg_lock_history/gosrc/snapshot"
 )
 
@@ -17,7 +18,8 @@ const decideAfter = 100 * time.Millisecond
 type lastFailure struct {
 	pid   int32
 	start snapshot.Micros
-	sweep uint64 // by which it was read
+	sweep uint64        // by which it was read
+	line  deadlock.Line // of a deadlock: what its text says of the victim
 }
 
 // fail takes in one record.
@@ -36,14 +38,23 @@ func (t *Tracker) fail(f *snapshot.Failure) {
 		return
 	}
 	var lines []deadlock.Line
+	var line deadlock.Line
 	if f.Reason == snapshot.FailDeadlock {
 		lines = deadlock.Parse(f.Text, f.TextCut)
+		if len(lines) > 0 && lines[0].Pid == f.Pid {
+			line = lines[0]
+		}
+		if p.foundEarly(f.WaitStart, &line) {
+			early := *f
+			early.WaitStart = 0
+			f = &early
+		}
 	}
-	w := p.failedWait(f, lines)
+	w := p.failedWait(f, &line)
 	if w != nil {
 		w.failed = outcomeOf(f.Reason)
 	} else {
-		p.failure = lastFailure{pid: f.Pid, start: f.WaitStart, sweep: t.sweeps}
+		p.failure = lastFailure{pid: f.Pid, start: f.WaitStart, sweep: t.sweeps, line: line}
 		if f.WaitStart != 0 && f.WaitStart == p.lastStart {
 			return // the record came after the wait had to be decided
 		}
@@ -55,20 +66,36 @@ func (t *Tracker) fail(f *snapshot.Failure) {
 	}
 }
 
+// foundEarly reports whether a deadlock was found before its wait began although
+// its record has a start: that of the wait before, which was for something else
+// than the text says.
+func (p *process) foundEarly(start snapshot.Micros, line *deadlock.Line) bool {
+	if w := p.wait; w != nil && w.published == start {
+		return isOther(line, w.tag, w.mode)
+	}
+	return p.lastStart == start && isOther(line, p.lastTag, p.lastMode)
+}
+
+// isOther reports whether a deadlock is known to be about something else than a
+// wait for tag in mode, 0 when no walk saw it.
+func isOther(line *deadlock.Line, tag lockmgr.Tag, mode lockmgr.Mode) bool {
+	return mode != 0 && line.Mode != 0 && (mode != line.Mode || line.HasTag && tag != line.Tag)
+}
+
 // failedWait finds the wait that a record is about, nil when no sweep saw it.
-func (p *process) failedWait(f *snapshot.Failure, lines []deadlock.Line) *wait {
+func (p *process) failedWait(f *snapshot.Failure, line *deadlock.Line) *wait {
 	for _, w := range p.undecided {
-		if w.isFailed(f, lines) {
+		if w.isFailed(f, line) {
 			return w
 		}
 	}
-	if p.wait != nil && p.wait.isFailed(f, lines) {
+	if p.wait != nil && p.wait.isFailed(f, line) {
 		return p.wait
 	}
 	return nil
 }
 
-func (w *wait) isFailed(f *snapshot.Failure, lines []deadlock.Line) bool {
+func (w *wait) isFailed(f *snapshot.Failure, line *deadlock.Line) bool {
 	switch {
 	case w.pid != f.Pid || w.failed != history.StillWaiting:
 		return false
@@ -76,8 +103,7 @@ func (w *wait) isFailed(f *snapshot.Failure, lines []deadlock.Line) bool {
 		// A deadlock found before its wait began, as it seems: then it is no
 		// wait of ours. Nobody asks again for what he was granted, so the same
 		// lock in the same mode can only be this one.
-		return w.walk != 0 && len(lines) > 0 && lines[0].Pid == f.Pid && lines[0].HasTag &&
-			lines[0].Tag == w.tag && lines[0].Mode == w.mode
+		return w.walk != 0 && line.HasTag && line.Tag == w.tag && line.Mode == w.mode
 	case w.published != 0 && !w.stale:
 		return w.published == f.WaitStart
 	default: // its start was not seen: it waited when first seen, so it began before
@@ -140,6 +166,9 @@ func (t *Tracker) howEnded(p *process, w *wait, late bool) history.Outcome {
 		// The process's status is that of another wait since.
 		if f.start > w.start {
 			return history.Granted
+		}
+		if f.start == 0 && isOther(&f.line, w.tag, w.mode) {
+			return history.Granted // it went on to a deadlock that was found at once
 		}
 		if f.start == 0 {
 			return history.Unknown // or it was this one after all

@@ -28,6 +28,8 @@ func TestHowItEnded(t *testing.T) {
 		f.Text = "Process " + pid + " waits for " + mode + " on relation " + relation + " of database 5; blocked by process " + pid + "."
 		return f
 	}
+	// Its start is that of the timer, which no wait has set since.
+	withStart := func(f snapshot.Failure) snapshot.Failure { f.WaitStart = ms(4); return f }
 	other := failure(1, ms(4), ms(496), snapshot.FailCancelled)
 	other.Pid = 77
 	lost := failure(1, ms(499), ms(499.5), snapshot.FailCancelled)
@@ -65,6 +67,12 @@ func TestHowItEnded(t *testing.T) {
 		{"deadlock without a start, on this lock", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(deadlockOn("1001", "7", "AccessExclusiveLock"))}}, history.DeadlockVictim},
 		{"deadlock found at once, on another lock", []Sweep{{Found: over(snapshot.EndedLeft), Failed: fails(deadlockOn("1001", "8", "AccessExclusiveLock"))}}, history.Granted},
 		{"deadlock found at once, in a stronger mode", []Sweep{{Found: over(snapshot.EndedGranted), Failed: fails(deadlockOn("1001", "7", "ExclusiveLock"))}}, history.Granted},
+		{"deadlock found at once, told by the status", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(deadlockOn("1001", "8", "AccessExclusiveLock"))}}, history.Granted},
+		{"deadlock found at once, with the start of the wait before", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(withStart(deadlockOn("1001", "8", "AccessExclusiveLock")))}}, history.Granted},
+		{"the same, before the sweep sees the end", []Sweep{
+			{Found: []snapshot.Wait{first}, Failed: fails(withStart(deadlockOn("1001", "8", "AccessExclusiveLock")))},
+			{Found: over(snapshot.EndedGranted)}}, history.Granted},
+		{"deadlock on this lock, with its start", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(withStart(deadlockOn("1001", "7", "AccessExclusiveLock")))}}, history.DeadlockVictim},
 		{"deadlock without a start and lock", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, 0, ms(496), snapshot.FailDeadlock))}}, history.Unknown},
 	}
 	for _, tt := range tests {
@@ -217,6 +225,28 @@ func TestDeadlocks(t *testing.T) {
 				t.Error("handed out twice")
 			}
 		})
+	}
+}
+
+// A deadlock is told also when its record has the start of a wait that was
+// granted, and is settled.
+func TestDeadlockAfterGrantedWait(t *testing.T) {
+	w := waiting(1, 7, ms(4))
+	s := newStage(testConfig)
+	s.sweep(ms(10), w)
+	s.walk(ms(10), queueOf{7, []int32{2}, []snapshot.Wait{w}})
+	s.sweep(ms(500), ended(1, 7, ms(4), snapshot.EndedGranted))
+	if d := s.Drain(ms(500), DrainOptions{}); len(d.Closed) != 1 || d.Closed[0].Outcome != history.Granted {
+		t.Fatalf("got %+v", d.Closed)
+	}
+	f := failure(1, ms(4), ms(996), snapshot.FailDeadlock)
+	f.Text = "Process 1001 waits for AccessExclusiveLock on relation 8 of database 5; blocked by process 1002.\n" +
+		"Process 1002 waits for AccessExclusiveLock on relation 8 of database 5; blocked by process 1001."
+	s.Sweep(Sweep{At: ms(1000), Previous: ms(990), Ticks: 1, Failed: []snapshot.Failure{f}})
+	s.Introduce(func(_, _ int32) *snapshot.Session { return nil })
+	d := s.Drain(ms(1000), DrainOptions{})
+	if len(d.Deadlocks) != 1 || len(d.Closed) != 0 || d.Merged != 1 || len(d.Short) != 1 || d.Short[0].Total != 0 {
+		t.Errorf("got %+v", d)
 	}
 }
 

@@ -56,6 +56,8 @@ type process struct {
 	// The wait before, to tell a stale start from a true one.
 	lastSeen  snapshot.Micros // when it was certainly still waiting
 	lastStart snapshot.Micros // as published
+	lastTag   lockmgr.Tag     // what it was for
+	lastMode  lockmgr.Mode    // 0 when no walk saw it
 	ended     *wait           // it, when it ended in the sweep at work
 
 	undecided []*wait // of held, at most a few
@@ -328,6 +330,7 @@ func (t *Tracker) finish(p *process, s *Sweep, status snapshot.WaitStatus) {
 
 	p.wait = nil
 	p.ended, p.lastSeen, p.lastStart = w, lastSeen, w.published
+	p.lastTag, p.lastMode = w.tag, w.mode
 	t.ending = append(t.ending, w)
 	t.held = append(t.held, w)
 	p.undecided = append(p.undecided, w)

@@ -1,11 +1,12 @@
 #!/bin/bash
 # What the notes about failed waits (extension/errhook.c) cost transactions that
-# do not wait: two servers on one machine, one of them with the library, its sampling switched
+# do not wait, and one that fails in a wait: two servers on one machine, one of them with the library, its sampling switched
 # off; the same work on each in turn. Printed are pairs of one round, with over without.
 #
 #   subtransactions   one statement of EXCEPTION blocks that catch nothing
 #   errors            the same, each catching an error
 #   transactions      one statement of COMMITs with a SELECT in between
+#   waits             one statement of EXCEPTION blocks, each catching a lock_timeout
 #
 # Figures are processor time of the session: others share the machine.
 #
@@ -18,15 +19,22 @@ ROUNDS=${ROUNDS:-41} LOOPS=${LOOPS:-100000}
 
 throwaway_begin
 install_here "$THROWAWAY"
-start_cluster without <<<''
+start_cluster without <<<'max_prepared_transactions = 1'
 without=$PORT
 start_cluster with <<-CONF
+	max_prepared_transactions = 1
 	shared_preload_libraries = 'pg_lock_history'
 	pg_lock_history.enabled = off
 CONF
 with=$PORT
 
 sql() { as_server_user "$BINDIR/psql" -XAtq -v ON_ERROR_STOP=1 -h "$SOCKET_DIR" -p "$1" -U postgres -d postgres -c "$2"; }
+
+# A prepared transaction holds the lock: nobody has to stay for it.
+for port in "$without" "$with"; do
+	sql "$port" 'CREATE TABLE public.held ()' >/dev/null
+	sql "$port" "BEGIN; LOCK TABLE public.held; PREPARE TRANSACTION 'holder'" >/dev/null
+done
 
 # loop PORT COUNT STATEMENTS: nanoseconds of processor time for each turn.
 loop() {
@@ -38,12 +46,13 @@ measure() {
 	case $2 in
 	subtransactions) loop "$1" "$LOOPS" 'BEGIN NULL; EXCEPTION WHEN OTHERS THEN NULL; END;' ;;
 	errors) loop "$1" $((LOOPS / 5)) 'BEGIN RAISE division_by_zero; EXCEPTION WHEN OTHERS THEN NULL; END;' ;;
+	waits) loop "$1" $((LOOPS / 200)) "BEGIN SET LOCAL lock_timeout = 1; LOCK TABLE public.held; EXCEPTION WHEN lock_not_available THEN NULL; END;" ;;
 	transactions) loop "$1" $((LOOPS / 2)) 'PERFORM relname FROM pg_class WHERE oid = 1259; COMMIT;' ;;
 	esac
 }
 
 for ((round = 0; round < ROUNDS; round++)); do
-	for what in subtransactions errors transactions; do
+	for what in subtransactions errors transactions waits; do
 		# Who comes first changes: the machine's speed does, too.
 		if ((round % 2)); then
 			a=$(measure "$without" $what) b=$(measure "$with" $what)

@@ -146,6 +146,7 @@ $_->answer for $alter, $reader{dba};
 $alter->run(q{SET deadlock_timeout = '1 h'; BEGIN; SELECT pg_advisory_xact_lock(1)});
 $reader{dba}->run(q{SET deadlock_timeout = '1 h'; BEGIN; SELECT pg_advisory_xact_lock(2)});
 $alter->send('SELECT pg_advisory_xact_lock(2)');
+LockHistory::wait_until_waiting($node, $alter);    # first: rows are asked for by their start
 $reader{dba}->send('SELECT pg_advisory_xact_lock(1)');
 LockHistory::wait_until_waiting($node, $alter, $reader{dba});
 $node->poll_query_until('postgres', 'SELECT count(*) = 3 AND bool_and(in_cycle) FROM lock_history.blocking_now') or fail('no cycle');

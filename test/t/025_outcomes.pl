@@ -29,6 +29,13 @@ sub outcomes
 }
 sub unseen { return LockHistory::history($node, 'SELECT coalesce(sum(failed), 0) FROM lock_history.short_waits'); }
 
+# In a function, so that the context of the error quotes the statement.
+sub long_statement
+{
+	my ($timeout, $length) = @_;
+	return "RESET statement_timeout; SET $timeout = '150ms'; DO 'BEGIN EXECUTE ''SELECT * FROM t --'' || repeat(''x'', $length); END'";
+}
+
 # Waits that end by themselves, each in a session of its own.
 my $give_up = q{BEGIN LOCK TABLE t IN ROW SHARE MODE; EXCEPTION WHEN OTHERS THEN NULL; END;};
 hold();
@@ -43,7 +50,11 @@ for my $case (
 	[ 'abort later', "SET lock_timeout = '150ms'; BEGIN; DO 'BEGIN $give_up END'; SELECT 1 / 0; ROLLBACK; SELECT 1 / 0", 'lock_timeout-' ],
 	[ 'prepared', "SET lock_timeout = '150ms'; BEGIN; DO 'BEGIN $give_up END'; PREPARE TRANSACTION 'x'; ROLLBACK PREPARED 'x'", 'lock_timeout-' ],
 	[ 'RAISE is no deadlock', "SET lock_timeout = '150ms'; BEGIN; DO 'BEGIN $give_up RAISE SQLSTATE ''40P01''; END'; ROLLBACK", 'lock_timeout-' ],
-	[ 'a parallel worker', "SET force_parallel_mode = on; SET lock_timeout = '150ms'; SELECT count_t(id) FROM hot", 'lock_timeout-' ])
+	[ 'a long statement', long_statement('statement_timeout', 20_000), 'statement_timeout-' ],
+	# More than is copied of an error: its SQLSTATE says what it can.
+	[ 'too long', long_statement('statement_timeout', 200_000) . '; ' . long_statement('lock_timeout', 200_000), 'failed- lock_timeout-' ],
+	# The setting has two names.
+	[ 'a parallel worker', "SELECT set_config(name, 'on', false) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query'); SET lock_timeout = '150ms'; SELECT count_t(id) FROM hot", 'lock_timeout-' ])
 {
 	my ($name, $sql, $want) = @$case;
 	my $session = LockHistory::session($node, $name);
@@ -53,6 +64,12 @@ for my $case (
 }
 is($node->safe_psql('postgres', "SELECT leader_pid IS NOT NULL FROM lock_history.waits WHERE application_name = 'a parallel worker'"), 't',
 	'it was a parallel worker that waited');
+SKIP:
+{
+	skip 'no transaction_timeout before 17', 1 if $node->pg_version < 17;
+	$node->psql('postgres', q{SET application_name = 'transaction_timeout'; SET transaction_timeout = '150ms'; SELECT * FROM t});
+	is(outcomes('transaction_timeout'), 'terminated-', 'transaction_timeout');
+}
 is(unseen(), '0', 'no failure was counted twice');
 
 # Waits that others end.
@@ -71,6 +88,15 @@ my $cancelled = $end->('cancelled', 'pg_cancel_backend', 'cancelled-');
 $cancelled->quit;
 $end->('cancelled with timeouts running', 'pg_cancel_backend', 'cancelled-', first => "SET statement_timeout = '60s'; SET lock_timeout = '60s'")->quit;
 $end->('terminated', 'pg_terminate_backend', 'terminated-');
+
+# One whose client is gone: that it ended the session is known without a look at the error, however long.
+my $gone = LockHistory::session($node, 'client gone');
+$gone->run("SET client_connection_check_interval = '50ms'");
+$gone->send("DO 'BEGIN EXECUTE ''SELECT * FROM t --'' || repeat(''x'', 200000); END'");
+LockHistory::wait_until_waiting($node, $gone);
+$gone->{psql}{run}->signal('KILL');
+$node->poll_query_until('postgres', 'SELECT NOT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND pid = ' . $gone->pid . ')');
+is(outcomes('client gone'), 'terminated-', 'client gone');
 
 # The wait after a failed one, in the same transaction.
 my $next = LockHistory::session($node, 'next');

@@ -66,22 +66,43 @@ is($rows, '2 victim for 1 ShareLock xid +; 1 for 2 ShareLock xid +', '... and to
 
 # Both hold a weak lock and want a strong one: the second is refused without a wait.
 my @up = map { LockHistory::session($node, "member $_") } 1 .. 2;
-$_->run('BEGIN; LOCK TABLE up IN SHARE MODE') for @up;
-$up[0]->run("SET deadlock_timeout = '60s'");
-$up[0]->send('LOCK TABLE up');
-LockHistory::wait_until_waiting($node, $up[0]);
-$up[1]->run('LOCK TABLE up');
-like($up[1]->errors, qr/deadlock detected/, 'an upgrade');
-$up[1]->run('ROLLBACK');
-$up[0]->answer;
-$up[0]->run('ROLLBACK');
-is(latest(), '2 victim for 1 AccessExclusiveLock public.up +; 1 for 2 AccessExclusiveLock public.up +', '... found before it waited');
-$_->quit for @up;
+sub upgrade
+{
+	my ($name) = @_;
+	$_->run('BEGIN; LOCK TABLE up IN SHARE MODE') for @up;
+	$up[0]->run("SET deadlock_timeout = '60s'");
+	$up[0]->send('LOCK TABLE up');
+	LockHistory::wait_until_waiting($node, $up[0]);
+	$up[1]->errors;
+	$up[1]->run('LOCK TABLE up');
+	like($up[1]->errors, qr/deadlock detected/, $name);
+	$up[1]->run('ROLLBACK');
+	$up[0]->answer;
+	$up[0]->run('ROLLBACK');
+	is(latest(), '2 victim for 1 AccessExclusiveLock public.up +; 1 for 2 AccessExclusiveLock public.up +', '... found before it waited');
+	return;
+}
+upgrade('an upgrade');
 is(deadlocks(), '5', 'no deadlock twice');
+
+# The victim has waited for something else just before, was checked, and granted it.
+my $holder = LockHistory::session($node, 'holder');
+$holder->run('BEGIN; LOCK TABLE w');
+$up[1]->run("SET deadlock_timeout = '1500ms'");
+$up[1]->send('SELECT 1 FROM w WHERE false');
+LockHistory::wait_until_waiting($node, $up[1]);
+LockHistory::flush($node);
+$node->poll_query_until('postgres', q{SELECT bool_and(waitstart < clock_timestamp() - interval '1600 ms') FROM pg_locks WHERE NOT granted});
+$holder->run('COMMIT');
+$up[1]->answer;
+upgrade('an upgrade after a wait');
+$_->quit for $holder, @up;
+is(deadlocks(), '6', 'each is told');
+is($node->safe_psql('postgres', q{SELECT outcome FROM lock_history.waits WHERE query LIKE 'SELECT 1 FROM w%'}), 'granted', '... and the wait before is no part of it');
 
 # Each victim is one failed wait, wherever it is counted.
 is(LockHistory::history($node, q{SELECT (SELECT count(*) FROM lock_history.waits WHERE outcome = 'deadlock') + (SELECT coalesce(sum(failed), 0) FROM lock_history.short_waits)}),
-	'5', 'five failed waits in all');
+	'6', 'six failed waits in all');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM lock_history.waits WHERE granted IS NOT TRUE AND outcome <> 'deadlock'}), '0', 'nobody else failed');
 
 SKIP:
@@ -96,7 +117,8 @@ SKIP:
 
 	($rows, $said) = circle(3, undef, "SET lc_messages = 'C.UTF-8'");
 	unlike($said, qr/deadlock detected/, 'a deadlock told in another language');
-	is($rows, '3 victim for 1 ShareLock +; 1 for 2 ShareLock +; 2 for 3 ShareLock +', '... lacks the lock and nothing else');
+	# Unless a sample happened to see a member wait: on a busy machine one takes its time.
+	like($rows, qr/^3 victim for 1 ShareLock( xid)? \+; 1 for 2 ShareLock( xid)? \+; 2 for 3 ShareLock( xid)? \+$/, '... lacks the lock at most, and nothing else');
 }
 
 $node->stop;

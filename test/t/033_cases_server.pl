@@ -90,12 +90,13 @@ LockHistory::Cases::run($node,
 	},
 
 	# An apply worker waits, and blocks; it has no statement to show. It looks for its
-	# row without locking it, so the row behind its wait is not known.
+	# row without locking it, so the row behind its wait is not known. From 16 on it is
+# called an apply worker.
 	{
 		name => 'apply-worker-both-ways',
 		sessions => { map { $_ => { database => 'sub', search_path => 'repl' } } qw(X Y) },
 		steps => q{
-			0.0 find W: select pid from pg_stat_activity where backend_type = 'logical replication worker' and datname = 'sub'
+			0.0 find W: select pid from pg_stat_activity where backend_type like 'logical replication%worker' and datname = 'sub'
 			0.0 X: begin; update lr set v = 5 where id = 1
 			0.2 P: update repl.lr set v = 7 where id = 1
 			1.5 Y: alter table lr add column k int                   -- waits
@@ -110,9 +111,9 @@ LockHistory::Cases::run($node,
 			Y | AccessExclusiveLock | relation repl.lr            | hard W X | soft - | root X | granted | 1.4-1.7
 			Y | AccessExclusiveLock | relation repl.lr            | hard W   | soft - | root W | granted | 0.7-1.3
 		},
-		ask => [ [ 'the worker as waiter', q{SELECT backend_type, datname, query IS NULL, coalesce(application_name, '') FROM lock_history.waits WHERE pid = {W}},
+		ask => [ [ 'the worker as waiter', q{SELECT replace(backend_type, ' apply', ''), datname, query IS NULL, coalesce(application_name, '') FROM lock_history.waits WHERE pid = {W}},
 			'logical replication worker|sub|t|' ],
-			[ 'and as root', q{SELECT backend_type FROM lock_history.root_blockers WHERE pid = {W}}, 'logical replication worker' ] ],
+			[ 'and as root', q{SELECT replace(backend_type, ' apply', '') FROM lock_history.root_blockers WHERE pid = {W}}, 'logical replication worker' ] ],
 	},
 );
 
