@@ -66,6 +66,17 @@ plh_slot_of(const PGPROC *proc)
 #define PLH_ENDED_SLOT_KEEPS_PID true
 #endif
 
+/* Local number of the transaction that a process is in, 0 for none. */
+static inline uint32
+plh_lxid(const PGPROC *proc)
+{
+#if PG_VERSION_NUM >= 170000
+	return *(const volatile LocalTransactionId *) &proc->vxid.lxid;
+#else
+	return *(const volatile LocalTransactionId *) &proc->lxid;
+#endif
+}
+
 /*
  * Walks over a LOCK.  The caller holds the lock's partition lock.  A NULL
  * argument starts at the head; NULL is the end.

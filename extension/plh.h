@@ -14,6 +14,8 @@
 #include "storage/condition_variable.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "utils/backend_status.h"
 #include "utils/timestamp.h"
 
 #include "probe.h"
@@ -233,8 +235,12 @@ extern void plh_prepare_wait_probe(void);
 extern void plh_prepare_lock_probe(void);
 extern void plh_prepare_session_probe(void);
 extern void plh_prepare_failure_probe(void);
+extern void plh_prepare_statement_probe(void);
 
 extern int	plh_wake_fd(void);
+
+/* Part of the wait probe, see probe_statements.c. */
+extern void plh_look_at_statements(int64 at, int64 now_ns);
 
 extern int32_t plh_probe_wait(int64_t period_ns, int64_t deadline_ns,
 							  const PlhWait *known, uint32_t n_known,
@@ -256,6 +262,8 @@ extern int32_t plh_probe_publish(const PlhStatus *status);
 extern int32_t plh_probe_flushed(uint64_t ticket);
 extern int32_t plh_probe_failures(PlhFailure *failures, uint32_t room,
 								  char *text, uint32_t text_room, uint32_t *n_failures);
+extern int32_t plh_probe_statements(PlhTransaction *transaction, PlhStatement *statements, uint32_t room,
+									char *text, uint32_t text_room);
 extern int32_t plh_probe_last_error(char *text, uint32_t room);
 extern int32_t plh_probe_spare_slot(int32_t *spare);
 
@@ -263,6 +271,10 @@ extern int32_t plh_probe_spare_slot(int32_t *spare);
 extern void plh_json_string(StringInfo out, const char *key, const char *value);
 extern void plh_json_int(StringInfo out, const char *key, int64 value);
 extern void plh_json_bool(StringInfo out, const char *key, bool value);
+
+/* In probe_sessions.c: the status entry of a process, NULL when there is none. */
+extern PgBackendStatus *plh_status_entry(const PGPROC *proc, int pid);
+extern int32_t plh_translate_state(BackendState state);
 
 /* Keeps the caught server error for last_error; call inside PG_CATCH. */
 extern void plh_keep_error(MemoryContext context);

@@ -393,6 +393,10 @@ wait_and_sweep(int64_t period_ns, int64_t deadline_ns,
 		if (due)
 		{
 			bool		changed = sweep(known, n_known, found, room, wake);
+			int64		swept = plh_monotonic_ns();
+
+			plh_look_at_statements(wake->now, swept);
+			wake->last_sweep_ns += (uint32_t) Min(plh_monotonic_ns() - swept, PG_INT32_MAX);
 
 			if (changed || wake->reasons != 0 || plh_monotonic_ns() >= deadline_ns)
 			{

@@ -233,6 +233,7 @@ fill_probe_table(PlhProbes *probes)
 	probes->last_error = plh_probe_last_error;
 	probes->spare_slot = plh_probe_spare_slot;
 	probes->failures = plh_probe_failures;
+	probes->statements = plh_probe_statements;
 }
 
 void
@@ -261,6 +262,7 @@ plh_worker_main(Datum arg)
 	plh_prepare_wait_probe();
 	plh_prepare_lock_probe();
 	plh_prepare_session_probe();
+	plh_prepare_statement_probe();
 	plh_prepare_failure_probe();
 
 	if (!plh_load_go(error, sizeof(error), &hint))
