@@ -7,4 +7,7 @@
 // header, so that it can be tested here: which statements stay, in a
 // transaction of any length, and that no transaction is told of what another
 // one did.
+//
+// The C files here are links into extension/: go build looks for changes in its
+// own directory only.
 package statementtest

@@ -1,8 +1,7 @@
 package statementtest
 
 /*
-#cgo CFLAGS: -I${SRCDIR}/../../extension
-#include "statements.c"
+#include "statements.h"
 */
 import "C"
 
