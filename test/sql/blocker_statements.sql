@@ -2,6 +2,7 @@
 \getenv srcdir PG_ABS_SRCDIR
 \set fixture :srcdir '/sql/fixture.psql'
 \i :fixture
+\set SHOW_CONTEXT never
 CREATE ROLE regress_plh_own;
 CREATE ROLE regress_plh_reader;
 SELECT lock_history.grant_reader('regress_plh_reader');
@@ -42,6 +43,13 @@ SELECT wait_id % 100 AS wait, blocker_pid, blocker_gid AS gid, kind, blocker_xac
 FROM lock_history.blocker_statements WHERE node = 'here' ORDER BY wait_id, blocker_pid, blocker_xact_start, no;
 SELECT no, first_seen, last_seen, samples, state, wait_event_type, wait_event, query_start, query_id, wait_start, object, blocker_backend_start
 FROM lock_history.blocker_statements WHERE node = 'here' AND wait_id % 100 = 1 ORDER BY no;
+-- each transaction once, with the first wait for it
+SELECT node, wait_id % 100 AS wait, blocker_pid, blocker_gid AS gid, kind, no, query, left_out, wait_start
+FROM lock_history.blocker_statements(pg_temp.t(0), node => 'here');
+SELECT wait_id % 100 AS wait, blocker_pid, kind, no, query FROM lock_history.blocker_statements(pg_temp.t(30), pg_temp.t(50), 'here');
+SELECT wait_id % 100 AS wait, blocker_pid, kind, no, query FROM lock_history.blocker_statements(pg_temp.t(21), pg_temp.t(39));
+SELECT count(*) FROM lock_history.blocker_statements('-infinity', node => 'elsewhere');
+SELECT count(*) FROM lock_history.blocker_statements(pg_temp.t(9), pg_temp.t(8));
 -- a root with what it did before its query, by its latest description; a prepared one has no query
 SELECT pid, gid, query, statements_before FROM lock_history.root_blockers(pg_temp.t(0), pg_temp.t(25)) ORDER BY pid;
 SELECT pid, gid, query, statements_before FROM lock_history.root_blockers(pg_temp.t(30), pg_temp.t(70)) ORDER BY pid;
@@ -56,11 +64,13 @@ SET pg_lock_history.incident = 'kept';
 SELECT count(*) AS differ FROM (TABLE ring EXCEPT ALL
     SELECT wait_id, blocker_pid, kind, no, first_seen, last_seen, samples, state, wait_event, query_start, query_id, query, left_out FROM lock_history.blocker_statements) AS d;
 SELECT count(*) FROM lock_history.blocker_statements;
+SELECT wait_id % 100 AS wait, blocker_pid, no, query FROM lock_history.blocker_statements(NULL);
 SELECT pid, query, statements_before FROM lock_history.root_blockers;
 -- masked as what the sessions ran
 SET ROLE regress_plh_reader;
 SELECT wait_id % 100 AS wait, blocker_pid, no, state, query_id, query FROM lock_history.blocker_statements ORDER BY wait_id, blocker_pid, no;
 SELECT pid, query, statements_before FROM lock_history.root_blockers;
+SELECT blocker_pid, no, query_id, query FROM lock_history.blocker_statements(NULL);
 -- a filter of the reader's own sees the mask
 CREATE FUNCTION pg_temp.leak(text) RETURNS boolean COST 0.0001 LANGUAGE plpgsql AS $$
 BEGIN

@@ -39,7 +39,8 @@ FROM (VALUES
     (10, 'worst_moments', 'SELECT * FROM lock_history.worst_moments()'),
     (11, 'root_blockers()', $$SELECT * FROM lock_history.root_blockers('2026-03-01 14:30:01+00')$$),
     (12, 'deadlocks', 'SELECT * FROM lock_history.deadlocks'),
-    (13, 'blocker_statements', 'SELECT * FROM lock_history.blocker_statements')
+    (13, 'blocker_statements', 'SELECT * FROM lock_history.blocker_statements'),
+    (14, 'blocker_statements()', $$SELECT * FROM lock_history.blocker_statements('2026-03-01 14:30:01+00')$$)
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;

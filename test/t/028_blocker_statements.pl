@@ -8,7 +8,9 @@ use lib "$FindBin::Bin/../perl";
 use LockHistory;
 use Test::More;
 
+# More slots than one look passes over.
 my $node = LockHistory::cluster('statements', settings => q{
+	max_connections = 400
 	max_prepared_transactions = 5
 	pg_lock_history.flush_period = '200ms'});
 $node->safe_psql('postgres', 'CREATE TABLE t (i int PRIMARY KEY, n int); INSERT INTO t SELECT g, 0 FROM generate_series(1, 20) AS g');
@@ -17,17 +19,15 @@ my ($a, $b, $c) = map { LockHistory::session($node, $_) } qw(a b c);
 # psql ends a statement in a line of its own.
 my $plain = q{regexp_replace(query, '\s*;?\s*$', '')};
 
-# Runs one statement and returns when some ticks have passed after it.
+# Runs one statement and returns when a dozen ticks have passed after it: a
+# slot is looked at with every second one, and without a write it takes two looks.
 sub seen
 {
 	my ($session, $sql) = @_;
 	$session->run($sql);
-	for (1 .. 4)
-	{
-		my $tick = LockHistory::status($node, 'last_tick');
-		$node->poll_query_until('postgres', "SELECT value::timestamptz > '$tick'::timestamptz + interval '5 ms' FROM lock_history.status() WHERE key = 'last_tick'")
-		  or die 'no tick';
-	}
+	my $tick = LockHistory::status($node, 'last_tick');
+	$node->poll_query_until('postgres', "SELECT value::timestamptz > '$tick'::timestamptz + interval '120 ms' FROM lock_history.status() WHERE key = 'last_tick'")
+	  or die 'no tick';
 	return;
 }
 
