@@ -81,6 +81,17 @@ plh_slot_of(const PGPROC *proc)
 #define PLH_ENDED_SLOT_KEEPS_PID true
 #endif
 
+/* Local number of the transaction that a process is in, 0 for none. */
+static inline uint32
+plh_lxid(const PGPROC *proc)
+{
+#if PG_VERSION_NUM >= 170000
+	return *(const volatile LocalTransactionId *) &proc->vxid.lxid;
+#else
+	return *(const volatile LocalTransactionId *) &proc->lxid;
+#endif
+}
+
 /*
  * A deadlock that is found before the wait begins: before 18 the process was put
  * into the queue and taken out again, so that its waitStatus and waitLockMode

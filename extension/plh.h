@@ -15,6 +15,7 @@
 #include "storage/latch.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
+#include "utils/backend_status.h"
 #include "utils/timestamp.h"
 
 #include "probe.h"
@@ -272,6 +273,11 @@ plh_is_alive(const PGPROC *proc, int pid)
 extern bool plh_note_activity(int64 now, int64 now_ns, int64 period_ns);
 extern void plh_forget_activity(void);
 
+extern void plh_prepare_statement_probe(void);
+
+/* probe_statements.c, called by the wait probe. */
+extern void plh_look_at_statements(int64 at, int64 now_ns);
+
 extern int	plh_wake_fd(void);
 
 extern int32_t plh_probe_wait(int64_t period_ns, int64_t deadline_ns, uint32_t track,
@@ -297,6 +303,8 @@ extern int32_t plh_probe_failures(PlhFailure *failures, uint32_t room,
 extern int32_t plh_probe_activity(uint32_t finish, PlhRun *runs, uint32_t runs_room,
 								  PlhSecond *seconds, uint32_t seconds_room, PlhActivity *answer);
 extern int32_t plh_probe_name(uint32_t kind, uint32_t number, char *text, uint32_t room);
+extern int32_t plh_probe_statements(PlhTransaction *transaction, PlhStatement *statements, uint32_t room,
+									char *text, uint32_t text_room);
 extern int32_t plh_probe_last_error(char *text, uint32_t room);
 extern int32_t plh_probe_spare_slot(int32_t *spare);
 
@@ -304,6 +312,10 @@ extern int32_t plh_probe_spare_slot(int32_t *spare);
 extern void plh_json_string(StringInfo out, const char *key, const char *value);
 extern void plh_json_int(StringInfo out, const char *key, int64 value);
 extern void plh_json_bool(StringInfo out, const char *key, bool value);
+
+/* In probe_sessions.c: the status entry of a process, NULL when there is none. */
+extern PgBackendStatus *plh_status_entry(const PGPROC *proc, int pid);
+extern int32_t plh_translate_state(BackendState state);
 
 /* Keeps the caught server error for last_error; call inside PG_CATCH. */
 extern void plh_keep_error(MemoryContext context);

@@ -238,6 +238,34 @@ typedef struct PlhSession
 	char		client_addr[64];	/* numeric; empty for a socket or none */
 } PlhSession;
 
+/* ---- what a blocker did before: statements of its transaction, as samples saw them ---- */
+
+typedef struct PlhTransaction
+{
+	int64_t		backend_start;	/* out: whose statements these are */
+	int64_t		xact_start;		/* out */
+	int32_t		slot;			/* in: a process, or */
+	int32_t		pid;			/* in */
+	uint32_t	xid;			/* in: a prepared transaction, 0 = a process */
+	uint32_t	n_statements;	/* out: 0 when nothing is known */
+	uint32_t	left_out;		/* out: statements seen that had to make room */
+	uint32_t	unused;
+} PlhTransaction;
+
+typedef struct PlhStatement
+{
+	int64_t		first_seen;		/* wall clock of the look */
+	int64_t		last_seen;
+	int64_t		query_start;	/* of its latest run */
+	int64_t		query_id;		/* 0 = none */
+	uint32_t	samples;
+	int32_t		state;			/* PlhState, when last seen */
+	uint32_t	text_offset;	/* in the text buffer */
+	uint32_t	text_length;	/* bytes copied */
+	char		wait_event_type[32];	/* what it was last seen to wait for; empty: was not */
+	char		wait_event[64];
+} PlhStatement;
+
 /* ---- waits that failed, as their sessions saw it ---- */
 
 typedef enum PlhFailReason
@@ -483,6 +511,13 @@ typedef struct PlhProbes
 
 	/* The server's name for a number; empty when it has none. */
 	int32_t		(*name) (uint32_t kind, uint32_t number, char *text, uint32_t room);
+
+	/*
+	 * What has been seen of the transaction that a process is in, or of a
+	 * prepared one, in no order.
+	 */
+	int32_t		(*statements) (PlhTransaction *transaction, PlhStatement *statements, uint32_t room,
+							   char *text, uint32_t text_room);
 } PlhProbes;
 
 /*
@@ -493,7 +528,8 @@ typedef struct PlhProbes
 	(sizeof(PlhWait) + 3 * sizeof(PlhWake) + 5 * sizeof(PlhLock) + 7 * sizeof(PlhHolder) + \
 	 11 * sizeof(PlhQueued) + 13 * sizeof(PlhWalk) + 17 * sizeof(PlhSession) + \
 	 19 * sizeof(PlhStatus) + 23 * sizeof(PlhProbes) + 29 * sizeof(PlhRecord) + 31 * sizeof(PlhRow) + \
-	 37 * sizeof(PlhFailure) + 41 * sizeof(PlhRun) + 43 * sizeof(PlhSecond) + 47 * sizeof(PlhActivity))
+	 37 * sizeof(PlhFailure) + 41 * sizeof(PlhRun) + 43 * sizeof(PlhSecond) + 47 * sizeof(PlhActivity) + \
+	 53 * sizeof(PlhTransaction) + 59 * sizeof(PlhStatement))
 #define PLH_INTERFACE ((uint32_t) (PLH_INTERFACE_VERSION << 20 | (PLH_LAYOUT & 0xfffff)))
 
 /*

@@ -382,13 +382,13 @@ wait_and_sweep(int64_t period_ns, int64_t deadline_ns, uint32_t track,
 		if (due)
 		{
 			bool		changed = sweep(track, known, n_known, found, room, wake);
+			int64		swept = plh_monotonic_ns();
 
-			if (track & PLH_TRACK_LOAD)
-			{
-				if (plh_note_activity(wake->now, wake->now_ns, period_ns))
-					wake->reasons |= PLH_WAKE_ACTIVITY;
-				wake->last_sweep_ns = (uint32_t) Min(wake->last_sweep_ns + (plh_monotonic_ns() - wake->now_ns), PG_UINT32_MAX);
-			}
+			if (track & PLH_TRACK_LOCKS)
+				plh_look_at_statements(wake->now, swept);
+			if ((track & PLH_TRACK_LOAD) && plh_note_activity(wake->now, wake->now_ns, period_ns))
+				wake->reasons |= PLH_WAKE_ACTIVITY;
+			wake->last_sweep_ns += (uint32_t) Min(plh_monotonic_ns() - swept, PG_INT32_MAX);
 			if (changed || wake->reasons != 0 || plh_monotonic_ns() >= deadline_ns)
 			{
 				/* The rest of the reasons are seen at the next call. */

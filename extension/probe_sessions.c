@@ -37,8 +37,8 @@ plh_prepare_session_probe(void)
 	status_array = plh_status_array();
 }
 
-static int32
-translate_state(BackendState state)
+int32_t
+plh_translate_state(BackendState state)
 {
 	switch (state)
 	{
@@ -58,6 +58,12 @@ translate_state(BackendState state)
 		default:
 			return PLH_STATE_UNKNOWN;
 	}
+}
+
+PgBackendStatus *
+plh_status_entry(const PGPROC *proc, int pid)
+{
+	return plh_status_of(status_array, proc, pid);
 }
 
 /* What pg_stat_activity shows as client_addr: nothing for a local socket. */
@@ -93,7 +99,7 @@ copy_entry(PgBackendStatus *entry, PlhSession *session, BackendType *type,
 	session->xact_start = source->st_xact_start_timestamp;
 	session->query_start = source->st_activity_start_timestamp;
 	session->state_change = source->st_state_start_timestamp;
-	session->state = translate_state(source->st_state);
+	session->state = plh_translate_state(source->st_state);
 	session->database = source->st_databaseid;
 	session->role = source->st_userid;
 	session->query_id = (int64_t) source->st_query_id;
@@ -128,7 +134,7 @@ read_session(PlhSession *session, char *text, uint32 room)
 {
 	PGPROC	   *proc = &ProcGlobal->allProcs[session->slot];
 	PGPROC	   *leader = *(PGPROC *const volatile *) &proc->lockGroupLeader;
-	PgBackendStatus *entry = plh_status_of(status_array, proc, session->pid);
+	PgBackendStatus *entry = plh_status_entry(proc, session->pid);
 	BackendType type = B_INVALID;
 	SockAddr	addr;
 	int			tries;

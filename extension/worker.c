@@ -235,6 +235,7 @@ fill_probe_table(PlhProbes *probes)
 	probes->activity = plh_probe_activity;
 	probes->name = plh_probe_name;
 	probes->failures = plh_probe_failures;
+	probes->statements = plh_probe_statements;
 }
 
 void
@@ -263,6 +264,7 @@ plh_worker_main(Datum arg)
 	plh_prepare_wait_probe();
 	plh_prepare_lock_probe();
 	plh_prepare_session_probe();
+	plh_prepare_statement_probe();
 	plh_prepare_failure_probe();
 	plh_prepare_activity_probe();
 

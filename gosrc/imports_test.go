@@ -35,10 +35,11 @@ var allowed = map[string][]string{
 	"sampler":             {"config", "episode", "history", "live", "load", "lockmgr", "querytext", "report", "snapshot", "waitgraph"},
 	"store": {"config", "history", "lockmgr", "object", "querytext", "queue", "report", "ring", "snapshot",
 		"github.com/jackc/pgservicefile", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgtype"},
-	"probe":    {"C", "live", "lockmgr", "sampler", "snapshot"},
-	"livetest": {},
-	"spill":    {"history", "lockmgr", "snapshot"},
-	"worker":   {"C", "config", "history", "lockmgr", "probe", "querytext", "queue", "report", "sampler", "snapshot", "spill", "store"},
+	"probe":         {"C", "live", "lockmgr", "sampler", "snapshot"},
+	"livetest":      {},
+	"statementtest": {"C"},
+	"spill":         {"history", "lockmgr", "snapshot"},
+	"worker":        {"C", "config", "history", "lockmgr", "probe", "querytext", "queue", "report", "sampler", "snapshot", "spill", "store"},
 }
 
 func TestImportsPointOneWay(t *testing.T) {

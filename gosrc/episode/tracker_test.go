@@ -495,6 +495,31 @@ func TestSessionDetails(t *testing.T) {
 	}
 }
 
+// What is known of one prepared transaction is not told of the next one that
+// has its slot.
+func TestPreparedTransactionThatIsKnown(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		known uint32
+		want  int
+	}{{"it", 900, 1}, {"another", 899, 0}} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(testConfig)
+			w := waiting(1, 7, ms(1))
+			s.read[900] = &snapshot.Session{Slot: 900, Prepared: tt.known, Statements: []snapshot.Statement{{Query: "update"}}}
+			s.sweep(ms(10), w)
+			s.walk(ms(10), queueOf{7, []int32{900}, []snapshot.Wait{w}})
+			s.sweep(ms(200), ended(1, 7, ms(1), snapshot.EndedGranted))
+			e := s.closedOnly(t, ms(300))
+			for _, edge := range e.Edges {
+				if b := edge.Blocker; b.Prepared != 900 || len(b.Statements) != tt.want {
+					t.Errorf("blocker %+v, want %d statements", b, tt.want)
+				}
+			}
+		})
+	}
+}
+
 func TestBlockerDetailsSettle(t *testing.T) {
 	idle := &snapshot.Session{Slot: 9, Pid: 1009, State: snapshot.StateIdleInTransaction, Query: "select 1"}
 	commit := &snapshot.Session{Slot: 9, Pid: 1009, State: snapshot.StateActive, Query: "commit"}

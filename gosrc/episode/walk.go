@@ -296,10 +296,12 @@ func (t *Tracker) session(group int32, r *waitgraph.Group, lookup func(slot, pid
 	s := &t.sessions[group]
 	if !s.looked {
 		s.looked = true
-		if !r.IsPrepared {
-			if s.found = lookup(r.Slot, r.Pid); s.found == nil {
-				s.found = t.ownSession(r)
-			}
+		s.found = lookup(r.Slot, r.Pid)
+		if s.found != nil && s.found.Prepared != r.Xid {
+			s.found = nil // another prepared transaction
+		}
+		if s.found == nil && !r.IsPrepared {
+			s.found = t.ownSession(r)
 		}
 	}
 	return s

@@ -4,6 +4,7 @@ package probe
 #cgo CFLAGS: -I${SRCDIR}/../../extension
 #include <string.h>
 #include "probe.h"
+#include "statements.h"
 
 // cgo cannot call through function pointers.
 static inline int32_t call_wait(PlhProbes *p, int64_t period, int64_t deadline, uint32_t track,
@@ -59,6 +60,10 @@ static inline int32_t call_name(PlhProbes *p, uint32_t kind, uint32_t number, ch
 {
 	return p->name(kind, number, text, room);
 }
+static inline int32_t call_statements(PlhProbes *p, PlhTransaction *t, PlhStatement *s, uint32_t n, char *text, uint32_t room)
+{
+	return p->statements(t, s, n, text, room);
+}
 static inline int32_t call_last_error(PlhProbes *p, char *text, uint32_t room) { return p->last_error(text, room); }
 */
 import "C"
@@ -111,6 +116,7 @@ const (
 	_ = -uint(sampler.WokeActivity ^ C.PLH_WAKE_ACTIVITY)
 	_ = -uint((int(snapshot.TypeParallelWorker) ^ C.PLH_TYPE_PARALLEL_WORKER) | (int(snapshot.LWWaitUntilFree) ^ C.PLH_LW_WAIT_UNTIL_FREE))
 
+	_ = -(sampler.MaxStatements ^ C.PLH_STATEMENTS_KEPT)
 	_ = uint(sampler.HistogramBuckets - C.PLH_HIST_BUCKETS)
 	_ = uint(C.PLH_HIST_BUCKETS - sampler.HistogramBuckets)
 	_ = -(live.PrefixBytes ^ C.sizeof_PlhRecord)
@@ -142,6 +148,9 @@ type Table struct {
 	status   C.PlhStatus
 	failures [failureRoom]C.PlhFailure
 	activity C.PlhActivity
+
+	transaction C.PlhTransaction
+	statements  [sampler.MaxStatements]C.PlhStatement
 }
 
 // failureRoom is how many failures are fetched in one call; there may be more calls.
@@ -328,14 +337,48 @@ func (t *Table) Failures(dst []snapshot.Failure) ([]snapshot.Failure, error) {
 	}
 }
 
-// chars returns the bytes of a NUL-terminated array of C; they are C's and
-// valid until the next call.
-func chars(a *[64]C.char) []byte {
-	b := (*[64]byte)(unsafe.Pointer(a))[:]
+// Statements implements sampler.Probes.
+func (t *Table) Statements(of *sampler.Transaction, dst []sampler.RawStatement) ([]sampler.RawStatement, error) {
+	t.transaction = C.PlhTransaction{slot: C.int32_t(of.Slot), pid: C.int32_t(of.Pid), xid: C.uint32_t(of.Xid)}
+	if err := t.result("statements", C.call_statements(t.c, &t.transaction, &t.statements[0], C.uint32_t(len(t.statements)),
+		(*C.char)(unsafe.Pointer(&t.text[0])), C.uint32_t(len(t.text)))); err != nil {
+		return dst, err
+	}
+	of.BackendStart = snapshot.Micros(t.transaction.backend_start)
+	of.XactStart = snapshot.Micros(t.transaction.xact_start)
+	of.LeftOut = int64(t.transaction.left_out)
+	for i := range t.statements[:min(int(t.transaction.n_statements), len(t.statements))] {
+		c := &t.statements[i]
+		raw := sampler.RawStatement{
+			FirstSeen:     snapshot.Micros(c.first_seen),
+			LastSeen:      snapshot.Micros(c.last_seen),
+			QueryStart:    snapshot.Micros(c.query_start),
+			QueryID:       int64(c.query_id),
+			Samples:       int64(c.samples),
+			State:         snapshot.State(c.state),
+			WaitEventType: terminated((*[len(c.wait_event_type)]byte)(unsafe.Pointer(&c.wait_event_type))[:]),
+			WaitEvent:     terminated((*[len(c.wait_event)]byte)(unsafe.Pointer(&c.wait_event))[:]),
+		}
+		if from, to := uint64(c.text_offset), uint64(c.text_offset)+uint64(c.text_length); to <= uint64(len(t.text)) {
+			raw.Text = t.text[from:to]
+		}
+		dst = append(dst, raw)
+	}
+	return dst, nil
+}
+
+// terminated returns b up to its first NUL.
+func terminated(b []byte) []byte {
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		return b[:i]
 	}
 	return b
+}
+
+// chars returns the bytes of a NUL-terminated array of C; they are C's and
+// valid until the next call.
+func chars(a *[64]C.char) []byte {
+	return terminated((*[64]byte)(unsafe.Pointer(a))[:])
 }
 
 // Conflicts returns the server's conflict table.

@@ -220,6 +220,9 @@ func size(b *history.Batch) int64 {
 		}
 		seen[s] = struct{}{}
 		total += int64(unsafe.Sizeof(*s)) + int64(len(s.Query)+len(s.ApplicationName)+len(s.BackendType)+len(s.ClientAddr)+4*len(s.Members))
+		for i := range s.Statements {
+			total += int64(unsafe.Sizeof(s.Statements[i])) + int64(len(s.Statements[i].Query))
+		}
 	}
 	for _, list := range [][]history.Episode{b.Closed, b.Open} {
 		for i := range list {

@@ -140,6 +140,16 @@ func TestSizeCountsTextsOnce(t *testing.T) {
 	}
 }
 
+func TestSizeCountsStatements(t *testing.T) {
+	with := func(query string) int64 {
+		s := &snapshot.Session{Statements: []snapshot.Statement{{Query: query}}}
+		return size(&history.Batch{Closed: []history.Episode{{Edges: []history.Edge{{Blocker: s}, {Blocker: s}}}}})
+	}
+	if grown := with(strings.Repeat("x", 1000)) - with(""); grown != 1000 {
+		t.Errorf("1000 bytes of a blocker's statement count as %d", grown)
+	}
+}
+
 // One producer, one consumer, under the race detector: nothing is lost or
 // doubled, and the signal never goes missing.
 func TestConcurrent(t *testing.T) {

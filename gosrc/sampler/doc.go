@@ -10,6 +10,7 @@
 //	sweep  -> tracker.Sweep           who waits, who stopped to
 //	locks  -> waitgraph.Build         only when the waiters changed, or every 100 ms
 //	sessions -> tracker.Walk          details of those who take part
+//	statements -> sessions            and what those who block did before
 //	live.Area -> the live area        after each walk, and when waits have ended
 //	tracker.Drain -> queue.Push       once every flush period
 //

@@ -111,6 +111,36 @@ type RawSession struct {
 	Text            []byte
 }
 
+// Transaction asks for what was seen of one transaction, and is the answer
+// beside its statements.
+type Transaction struct {
+	Slot int32 // a process
+	Pid  int32
+	Xid  uint32 // or, when not 0, a prepared transaction
+
+	BackendStart snapshot.Micros // whose statements they are
+	XactStart    snapshot.Micros
+	LeftOut      int64 // statements seen that had to make room
+}
+
+// MaxStatements is how many statements of a transaction the probe hands out at
+// most, PLH_STATEMENTS_KEPT of statements.h.
+const MaxStatements = 8
+
+// RawStatement is what the probe knows of one statement; its byte slices are
+// valid until the next call of a probe.
+type RawStatement struct {
+	FirstSeen     snapshot.Micros
+	LastSeen      snapshot.Micros
+	QueryStart    snapshot.Micros
+	QueryID       int64
+	Samples       int64
+	State         snapshot.State
+	WaitEventType []byte
+	WaitEvent     []byte
+	Text          []byte
+}
+
 // RowStatus says what was found of the row behind a wait for a transaction.
 type RowStatus int32
 
@@ -166,6 +196,9 @@ type Probes interface {
 	// Sessions reads the given sessions and calls each for every one of them. A
 	// slot of -1 means wherever the pid is.
 	Sessions(refs []Ref, textEach int, each func(i int, s *RawSession)) error
+	// Statements appends to dst what samples saw of the transaction t, in no
+	// order; nothing when nothing is known.
+	Statements(t *Transaction, dst []RawStatement) ([]RawStatement, error)
 	// Failures appends to dst the records of failed waits that are new since the
 	// last call. Called after Wait, it knows all that happened before what Wait saw.
 	Failures(dst []snapshot.Failure) ([]snapshot.Failure, error)

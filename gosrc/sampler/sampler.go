@@ -133,6 +133,8 @@ type Sampler struct {
 	wanted   []Ref
 	failures []snapshot.Failure
 
+	statements statementReader
+
 	stopSeen time.Time // when Run was asked to end
 	lastWait Monotonic // when somebody was last seen waiting
 	rested   bool      // since then
@@ -444,6 +446,7 @@ func (s *Sampler) walkLocks() {
 	g := s.builder.Build(&s.graph)
 	s.readSessions(g)
 	s.cache.setMembers(g.Groups)
+	s.readStatements(g)
 	s.tracker.Walk(g, s.cache.lookup)
 	s.wantNames(g)
 	s.live.make(g, s)

@@ -46,8 +46,10 @@ type server struct {
 	insisted int
 	wakes    int
 	asked    []Ref
-	row      func(snapshot.Wait, *Row) error // nil: nobody holds a tuple
-	rowsAt   []time.Duration                 // when it was asked
+	row      func(snapshot.Wait, *Row) error                            // nil: nobody holds a tuple
+	rowsAt   []time.Duration                                            // when it was asked
+	did      func(*Transaction, []RawStatement) ([]RawStatement, error) // nil: nothing was seen
+	told     []Transaction                                              // of whom that was asked
 	logged   []Message
 	shown    []Status
 	answered uint64
@@ -200,6 +202,14 @@ func (s *server) Row(wait snapshot.Wait, row *Row) error {
 		return nil
 	}
 	return s.row(wait, row)
+}
+
+func (s *server) Statements(t *Transaction, dst []RawStatement) ([]RawStatement, error) {
+	s.told = append(s.told, *t)
+	if s.did == nil {
+		return dst, nil
+	}
+	return s.did(t, dst)
 }
 
 func (s *server) Failures(dst []snapshot.Failure) ([]snapshot.Failure, error) {

@@ -44,12 +44,17 @@ func (c *sessionCache) update(raw *RawSession, at snapshot.Micros) {
 		return
 	}
 	var members []int32
+	var statements []snapshot.Statement
+	var leftOut int64
 	if old := c.lookup(raw.Slot, raw.Pid); old != nil {
 		if same(old, raw) {
 			return
 		}
 		if old.QueryStart == raw.QueryStart {
 			members = old.Members
+		}
+		if old.XactStart == raw.XactStart && old.BackendStart == raw.BackendStart {
+			statements, leftOut = old.Statements, old.StatementsLeftOut
 		}
 	}
 	c.bySlot[raw.Slot] = &snapshot.Session{
@@ -72,6 +77,9 @@ func (c *sessionCache) update(raw *RawSession, at snapshot.Micros) {
 		ClientAddr:      string(raw.ClientAddr),
 		Query:           string(raw.Text),
 		Members:         members,
+
+		Statements:        statements,
+		StatementsLeftOut: leftOut,
 	}
 }
 

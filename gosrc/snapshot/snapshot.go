@@ -213,6 +213,25 @@ type Session struct {
 	ClientAddr      string
 	Query           string  // bytes as the server had them
 	Members         []int32 // of its lock group beside itself that were seen to hold or wait during this statement; ascending
+
+	// Of a blocker: what samples saw it run in its transaction, oldest first,
+	// and how many statements more they saw.
+	Statements        []Statement
+	StatementsLeftOut int64
+}
+
+// Statement is what samples saw of one statement, which is told by its text:
+// what is run again is the same.
+type Statement struct {
+	FirstSeen     Micros
+	LastSeen      Micros
+	QueryStart    Micros // of the latest run that was seen
+	QueryID       int64
+	Samples       int64
+	State         State // of the session when last seen
+	WaitEventType string
+	WaitEvent     string // what it was last seen to wait for, "" when it was not
+	Query         string // bytes as the server had them, may be cut
 }
 
 // Type returns the kind of process, as pg_stat_activity has it.

@@ -201,7 +201,7 @@ func list[T any](d *decoder, least int, read func(*T)) []T {
 // flag or time, eight for each hash.
 const (
 	leastText    = 1
-	leastSession = 19
+	leastSession = 21
 	leastRun     = 2
 	leastBatch   = 13
 	leastEpisode = 8 + 24
@@ -215,6 +215,8 @@ const (
 
 	leastDeadlock = 8 + 2
 	leastMember   = 8 + 17
+
+	leastStatement = 9
 )
 
 func (d *decoder) content() *Content {
@@ -245,6 +247,12 @@ func (d *decoder) readSession() *snapshot.Session {
 		*text = d.text()
 	}
 	s.Members = list(d, 1, func(pid *int32) { *pid = d.int32() })
+	s.StatementsLeftOut = d.int()
+	s.Statements = list(d, leastStatement, func(t *snapshot.Statement) {
+		t.FirstSeen, t.LastSeen, t.QueryStart = d.time(s.SeenAt), d.time(s.SeenAt), d.time(s.SeenAt)
+		t.QueryID, t.Samples, t.State = d.int(), d.int(), snapshot.State(d.int32())
+		t.WaitEventType, t.WaitEvent, t.Query = d.text(), d.text(), d.text()
+	})
 	return s
 }
 

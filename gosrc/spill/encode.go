@@ -175,9 +175,11 @@ func (e *encoder) session(s *snapshot.Session) {
 }
 
 func (e *encoder) addSession(s *snapshot.Session) {
-	query := s.Query
-	if e.o.Text != nil {
-		query = e.o.Text(s)
+	kept := func(query string) string {
+		if e.o.Text != nil {
+			return e.o.Text(s, query)
+		}
+		return query
 	}
 	b := e.sessions
 	b = binary.AppendVarint(b, int64(s.Slot))
@@ -193,12 +195,26 @@ func (e *encoder) addSession(s *snapshot.Session) {
 		b = appendTime(b, m, s.SeenAt)
 	}
 	b = binary.AppendVarint(b, s.QueryID)
-	for _, text := range []string{s.BackendType, s.ApplicationName, s.ClientAddr, query} {
+	for _, text := range []string{s.BackendType, s.ApplicationName, s.ClientAddr, kept(s.Query)} {
 		b = binary.AppendUvarint(b, e.textID(text))
 	}
 	b = binary.AppendUvarint(b, uint64(len(s.Members)))
 	for _, pid := range s.Members {
 		b = binary.AppendVarint(b, int64(pid))
+	}
+	b = binary.AppendVarint(b, s.StatementsLeftOut)
+	b = binary.AppendUvarint(b, uint64(len(s.Statements)))
+	for i := range s.Statements {
+		t := &s.Statements[i]
+		for _, m := range []snapshot.Micros{t.FirstSeen, t.LastSeen, t.QueryStart} {
+			b = appendTime(b, m, s.SeenAt)
+		}
+		b = binary.AppendVarint(b, t.QueryID)
+		b = binary.AppendVarint(b, t.Samples)
+		b = binary.AppendVarint(b, int64(t.State))
+		for _, text := range []string{t.WaitEventType, t.WaitEvent, kept(t.Query)} {
+			b = binary.AppendUvarint(b, e.textID(text))
+		}
 	}
 	e.sessions = b
 }

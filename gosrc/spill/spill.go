@@ -65,9 +65,9 @@ func (c *Content) Rows() (rows int) {
 
 // Options bound the writing of a file.
 type Options struct {
-	EncodeBy time.Time                      // what is not encoded by then is counted instead; zero: no bound
-	MaxBytes int64                          // of the file; 0: no bound
-	Text     func(*snapshot.Session) string // what is kept of a session's statement; nil: all
+	EncodeBy time.Time                                      // what is not encoded by then is counted instead; zero: no bound
+	MaxBytes int64                                          // of the file; 0: no bound
+	Text     func(s *snapshot.Session, query string) string // what is kept of a statement of s; nil: all
 }
 
 // Written tells about a file.

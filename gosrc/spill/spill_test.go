@@ -552,7 +552,7 @@ func TestWhatHasNoRoomIsCounted(t *testing.T) {
 // Nothing gets to the disk that the tables would not hold.
 func TestOnlyWhatIsKeptOfStatements(t *testing.T) {
 	dir := t.TempDir()
-	write(t, dir, storm(1, 3), Options{Text: func(s *snapshot.Session) string { return fmt.Sprintf("kept of %d", s.Pid) }})
+	write(t, dir, storm(1, 3), Options{Text: func(s *snapshot.Session, _ string) string { return fmt.Sprintf("kept of %d", s.Pid) }})
 	if raw := string(mustRead(t, dir)); strings.Contains(raw, "UPDATE") || !strings.Contains(raw, "kept of 10003") {
 		t.Error("the file holds statements as they were")
 	}

@@ -25,7 +25,8 @@ func columnsOf(leaf string) []string {
 	case "actor":
 		return []string{"seg", "node_id", "actor_id", "proc_key", "seen_at", "pid", "leader_pid", "gid", "backend_start",
 			"backend_type", "datid", "datname", "usesysid", "usename", "application_name", "client_addr", "state",
-			"state_change", "xact_start", "query_start", "query_id", "query", "members"}
+			"state_change", "xact_start", "query_start", "query_id", "query", "members", "stmt_first_seen", "stmt_last_seen", "stmt_samples", "stmt_state",
+			"stmt_wait_event_type", "stmt_wait_event", "stmt_query_start", "stmt_query_id", "stmt_query", "stmt_left_out"}
 	case "episode", "open":
 		return []string{"seg", "node_id", "run", "wait_id", "proc_key", "actor_id", "written_at", "wait_start",
 			"wait_end", "granted", "outcome", "samples", "locktype", "mode", "mode_number", "object", "database", "datname",
@@ -200,7 +201,7 @@ func (r *rowSet) actor(s *snapshot.Session) int64 {
 	}
 	datname, usename := r.names.get(databaseKey(s.Database)), r.names.get(roleKey(s.Role))
 
-	// All that the row says but when it was seen.
+	// All that the row says but when it was seen, and for how long.
 	h := newHash("actor")
 	h.numbers(int64(s.Pid), int64(s.LeaderPid), int64(s.State), int64(s.Database), int64(s.Role), int64(s.Prepared),
 		flag(s.Wraparound), int64(s.BackendStart), int64(xactStart), int64(s.QueryStart), int64(s.StateChange), s.QueryID,
@@ -209,16 +210,42 @@ func (r *rowSet) actor(s *snapshot.Session) int64 {
 		h.numbers(int64(pid))
 	}
 	h.texts(s.BackendType, s.ApplicationName, s.ClientAddr, s.Query, gid, datname, usename)
+	for i := range s.Statements {
+		t := &s.Statements[i]
+		h.numbers(int64(t.FirstSeen), int64(t.QueryStart), int64(t.State))
+		h.texts(t.Query)
+	}
 	id := h.sum()
 	if _, ok := r.actors[id]; ok {
 		return id
 	}
-	r.actors[id] = []any{nil, r.nodeID, id, procKey(s), seenAt(s), s.Pid, nonZero(s.Leader()), r.text(gid), when(s.BackendStart),
+	row := []any{nil, r.nodeID, id, procKey(s), seenAt(s), s.Pid, nonZero(s.Leader()), r.text(gid), when(s.BackendStart),
 		r.text(s.Type()), nonZero(s.Database), r.text(datname), nonZero(s.Role), r.text(usename),
 		r.text(querytext.Sanitize(s.ApplicationName, 256)), clientAddr(s.ClientAddr), text(s.Doing()),
 		when(s.StateChange), when(xactStart), when(s.QueryStart), nonZero(s.QueryID),
-		r.query(s), members(s)}
+		r.query(s, s.Query), members(s)}
+	r.actors[id] = append(row, r.statements(s)...)
 	return id
+}
+
+// statements returns the columns of what a blocker did before; all null when
+// nothing is known.
+func (r *rowSet) statements(s *snapshot.Session) []any {
+	n := len(s.Statements)
+	if n == 0 {
+		return make([]any, 10)
+	}
+	first, last, start := make([]*time.Time, n), make([]*time.Time, n), make([]*time.Time, n)
+	samples, ids := make([]int64, n), make([]*int64, n)
+	states, types, events, texts := make([]*string, n), make([]*string, n), make([]*string, n), make([]*string, n)
+	for i := range s.Statements {
+		t := &s.Statements[i]
+		first[i], last[i], start[i] = when(t.FirstSeen), when(t.LastSeen), when(t.QueryStart)
+		samples[i], ids[i] = t.Samples, nonZero(t.QueryID)
+		states[i], types[i], events[i] = text(t.State.String()), r.text(t.WaitEventType), r.text(t.WaitEvent)
+		texts[i] = r.query(s, t.Query)
+	}
+	return []any{first, last, samples, states, types, events, start, ids, texts, s.StatementsLeftOut}
 }
 
 func (r *rowSet) short(w *history.ShortWait) {
@@ -352,10 +379,10 @@ func members(s *snapshot.Session) []int32 {
 	return s.Members
 }
 
-// query is what is kept of the statement.
-func (r *rowSet) query(s *snapshot.Session) *string {
+// query is what is kept of a statement of s.
+func (r *rowSet) query(s *snapshot.Session, raw string) *string {
 	policy := querytext.Policy{Mode: r.cfg.QueryText, MaxBytes: r.cfg.QueryLength}
-	return r.text(policy.Keep(s.Query, s.Wraparound))
+	return r.text(policy.Keep(raw, s.Wraparound))
 }
 
 func clientAddr(s string) *netip.Prefix {

@@ -185,14 +185,14 @@ func contentOf(run int64, earlier *spill.Content, left store.Left, complete snap
 
 // keptText says what of a statement may get to the disk: no more than the
 // tables would hold. Nil for all of it.
-func keptText(c config.Config) func(*snapshot.Session) string {
+func keptText(c config.Config) func(*snapshot.Session, string) string {
 	if c.QueryText == querytext.Full {
 		return nil
 	}
-	return func(s *snapshot.Session) string {
+	return func(s *snapshot.Session, query string) string {
 		if s.Wraparound { // says so nowhere else, and is the server's own
-			return s.Query
+			return query
 		}
-		return querytext.Keep(s.Query, c.QueryText, c.QueryLength)
+		return querytext.Keep(query, c.QueryText, c.QueryLength)
 	}
 }

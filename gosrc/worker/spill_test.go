@@ -77,13 +77,13 @@ func TestKeptText(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.mode.String(), func(t *testing.T) {
 			kept := keptText(config.Config{QueryText: tt.mode, QueryLength: 1024})
-			if got := kept(s); got != tt.want {
+			if got := kept(s, s.Query); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			if again := kept(&snapshot.Session{Query: tt.want}); again != tt.want {
+			if again := kept(&snapshot.Session{}, tt.want); again != tt.want {
 				t.Errorf("what was kept is kept as %q the next time", again)
 			}
-			if kept(vacuum) != vacuum.Query {
+			if kept(vacuum, vacuum.Query) != vacuum.Query {
 				t.Error("that it prevents wraparound is not kept")
 			}
 		})

@@ -83,7 +83,20 @@ CREATE TABLE lock_history.actor (
     query_start      timestamptz,
     query_id         bigint,
     query            text,
-    members          integer[]           -- other processes of its lock group that took part, leaders only
+    members          integer[],          -- other processes of its lock group that took part, leaders only
+    -- Of a blocker: what samples saw it run in its transaction, oldest first.  The
+    -- arrays run in parallel; when and how often as of the moment it came to be
+    -- known or changed last.
+    stmt_first_seen      timestamptz[],
+    stmt_last_seen       timestamptz[],
+    stmt_samples         bigint[],
+    stmt_state           text[],         -- of the session when last seen
+    stmt_wait_event_type text[],
+    stmt_wait_event      text[],
+    stmt_query_start     timestamptz[],
+    stmt_query_id        bigint[],
+    stmt_query           text[],
+    stmt_left_out        bigint          -- statements seen that are not among them
 ) PARTITION BY LIST (seg);
 
 -- A wait that has ended (in segment 8 also one that had not when it was kept:

@@ -79,16 +79,24 @@ SELECT a.seg, a.node_id, a.actor_id, a.proc_key, a.seen_at, a.pid, a.leader_pid,
        a.state, a.state_change, a.xact_start, a.query_start,
        CASE WHEN a.may_see THEN a.query_id END AS query_id,
        CASE WHEN a.may_see THEN a.query ELSE '<insufficient privilege>' END AS query,
-       a.members
+       a.members,
+       a.stmt_first_seen, a.stmt_last_seen, a.stmt_samples, a.stmt_state, a.stmt_wait_event_type, a.stmt_wait_event,
+       a.stmt_query_start,
+       CASE WHEN a.may_see THEN a.stmt_query_id END AS stmt_query_id,
+       CASE WHEN a.may_see THEN a.stmt_query
+            ELSE pg_catalog.array_fill('<insufficient privilege>'::text, ARRAY[coalesce(pg_catalog.cardinality(a.stmt_query), 0)]) END AS stmt_query,
+       a.stmt_left_out
 FROM (SELECT i.seg, i.node_id, i.actor_id, i.proc_key, i.seen_at, i.pid, i.leader_pid, i.gid,
              i.backend_start, i.backend_type, i.datname, i.usename, i.application_name, i.client_addr,
              i.state, i.state_change, i.xact_start, i.query_start, i.query_id, i.query, i.members,
+             i.stmt_first_seen, i.stmt_last_seen, i.stmt_samples, i.stmt_state, i.stmt_wait_event_type, i.stmt_wait_event,
+             i.stmt_query_start, i.stmt_query_id, i.stmt_query, i.stmt_left_out,
              -- a sub-select: asked once a query, not once a row
              (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
              OR (i.node_id = ANY ((SELECT lock_history.own_nodes())::integer[]) AND pg_catalog.pg_has_role(i.usesysid, 'USAGE')) IS TRUE AS may_see
       FROM lock_history.actor AS i) AS a;
 COMMENT ON VIEW lock_history.process IS
-    'internal: table actor with query, query_id and client_addr masked as in pg_stat_activity; to be joined by seg and actor_id, which tell ring and kept incidents apart';
+    'internal: table actor with statements, query_id and client_addr masked as in pg_stat_activity; to be joined by seg and actor_id, which tell ring and kept incidents apart';
 GRANT SELECT ON lock_history.process TO pg_monitor;
 
 -- One row for each wait.  A row of "open" counts only while there is no row in

@@ -10,7 +10,8 @@ CREATE FUNCTION lock_history.roots_between(since timestamptz, until timestamptz,
 RETURNS TABLE (
     node text, pid integer, gid text, backend_start timestamptz, backend_type text, datname text, usename text,
     application_name text, client_addr inet, state text, state_change timestamptz, xact_start timestamptz, query text,
-    sessions_blocked bigint, blocked_time interval, first_seen timestamptz, last_seen timestamptz, query_id bigint)
+    sessions_blocked bigint, blocked_time interval, first_seen timestamptz, last_seen timestamptz, query_id bigint,
+    statements_before text[])
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_custom_plan
@@ -48,7 +49,8 @@ BEGIN
     ), described AS (
         SELECT DISTINCT ON (a.node_id, a.proc)
                a.node_id, a.proc, p.gid, p.backend_start, p.backend_type, p.datname, p.usename, p.application_name,
-               p.client_addr, p.state, p.state_change, p.xact_start, p.query_id, p.query
+               p.client_addr, p.state, p.state_change, p.xact_start, p.query_start, p.query_id, p.query,
+               p.stmt_query, p.stmt_query_start
         FROM (SELECT DISTINCT e.node_id, e.proc, e.seg, e.actor FROM edge AS e) AS a
         JOIN lock_history.process AS p ON p.seg = a.seg AND p.actor_id = a.actor AND (p.node_id = a.node_id) IS TRUE
         ORDER BY a.node_id, a.proc, p.seen_at DESC
@@ -59,7 +61,11 @@ BEGIN
            d.gid, d.backend_start, d.backend_type, d.datname, d.usename, d.application_name, d.client_addr,
            d.state, d.state_change, d.xact_start, d.query,
            r.sessions_blocked, r.blocked_time, r.first_seen, r.last_seen,
-           d.query_id
+           d.query_id,
+           ARRAY(SELECT s.query
+                 FROM unnest(d.stmt_query, d.stmt_query_start) WITH ORDINALITY AS s(query, query_start, no)
+                 WHERE s.query IS NOT NULL AND s.query_start IS DISTINCT FROM d.query_start
+                 ORDER BY s.no)
     FROM root AS r
     JOIN lock_history.recorded AS n ON n.node_id = r.node_id
     LEFT JOIN described AS d ON d.node_id = r.node_id AND d.proc = r.proc;
@@ -73,7 +79,7 @@ GRANT EXECUTE ON FUNCTION lock_history.roots_between(timestamptz, timestamptz, i
 CREATE VIEW lock_history.root_blockers AS
 SELECT r.node, r.pid, r.gid, r.backend_start, r.backend_type, r.datname, r.usename, r.application_name, r.client_addr,
        r.state, r.state_change, r.xact_start, r.query,
-       r.sessions_blocked, r.blocked_time, r.first_seen, r.last_seen, r.query_id
+       r.sessions_blocked, r.blocked_time, r.first_seen, r.last_seen, r.query_id, r.statements_before
 FROM lock_history.roots_between('-infinity', 'infinity', NULL) AS r;
 
 GRANT SELECT ON lock_history.root_blockers TO pg_monitor;
@@ -97,6 +103,7 @@ COMMENT ON COLUMN lock_history.root_blockers.blocked_time IS 'sum of the time th
 COMMENT ON COLUMN lock_history.root_blockers.first_seen IS 'when it first was a root';
 COMMENT ON COLUMN lock_history.root_blockers.last_seen IS 'when it last was a root; null: it is one now';
 COMMENT ON COLUMN lock_history.root_blockers.query_id IS 'query identifier; null: not computed, or insufficient privilege';
+COMMENT ON COLUMN lock_history.root_blockers.statements_before IS 'what samples saw it run in the same transaction beside query, oldest first: no proof that one of them took the lock; more in blocker_statements; empty: nothing was seen';
 
 CREATE FUNCTION lock_history.root_blockers(since timestamptz, until timestamptz DEFAULT NULL, node text DEFAULT NULL)
 RETURNS SETOF lock_history.root_blockers
@@ -115,7 +122,7 @@ BEGIN
     RETURN QUERY
     SELECT r.node, r.pid, r.gid, r.backend_start, r.backend_type, r.datname, r.usename, r.application_name, r.client_addr,
            r.state, r.state_change, r.xact_start, r.query,
-           r.sessions_blocked, r.blocked_time, r.first_seen, r.last_seen, r.query_id
+           r.sessions_blocked, r.blocked_time, r.first_seen, r.last_seen, r.query_id, r.statements_before
     FROM lock_history.roots_between(
         coalesce(root_blockers.since, '-infinity'),
         -- what goes on now has no end, not one at the moment of the question

@@ -155,11 +155,14 @@ BEGIN
         INSERT INTO lock_history.kept_actor (
             seg, node_id, actor_id, proc_key, seen_at, pid, leader_pid, gid, backend_start, backend_type, datid, datname,
             usesysid, usename, application_name, client_addr, state, state_change, xact_start, query_start, query_id, query,
-            members)
+            members, stmt_first_seen, stmt_last_seen, stmt_samples, stmt_state, stmt_wait_event_type, stmt_wait_event,
+            stmt_query_start, stmt_query_id, stmt_query, stmt_left_out)
         SELECT DISTINCT ON (a.actor_id)
                8, -new_id, a.actor_id, a.proc_key, a.seen_at, a.pid, a.leader_pid, a.gid, a.backend_start, a.backend_type,
                a.datid, a.datname, a.usesysid, a.usename, a.application_name, a.client_addr, a.state, a.state_change,
-               a.xact_start, a.query_start, a.query_id, a.query, a.members
+               a.xact_start, a.query_start, a.query_id, a.query, a.members,
+               a.stmt_first_seen, a.stmt_last_seen, a.stmt_samples, a.stmt_state, a.stmt_wait_event_type, a.stmt_wait_event,
+               a.stmt_query_start, a.stmt_query_id, a.stmt_query, a.stmt_left_out
         FROM (SELECT w.seg, w.actor_id FROM wait AS w
               UNION
               SELECT w.seg, e.actor FROM wait AS w CROSS JOIN LATERAL pg_catalog.unnest(w.edge_actor) AS e(actor)

@@ -35,6 +35,13 @@ SELECT DISTINCT ON (w.incident, w.seg) w.seg, n.node_id, hashint8extended(w.inci
        'idle in transaction', w.began, w.began, w.began, 7, 'UPDATE stock SET reserved = reserved + 1'
 FROM wait AS w, lock_history.node AS n WHERE n.node = 'bench';
 
+-- which did something before
+UPDATE lock_history.actor AS a
+   SET stmt_first_seen = s.at, stmt_last_seen = s.at, stmt_samples = s.n, stmt_state = s.text, stmt_wait_event_type = s.text, stmt_wait_event = s.text,
+       stmt_query_start = s.at, stmt_query_id = s.n, stmt_query = s.text, stmt_left_out = 0
+FROM (SELECT array_agg(now()) AS at, array_agg(g.n) AS n, array_agg('SELECT ' || repeat(md5(g.n::text), 6)) AS text
+      FROM generate_series(1::bigint, 8) AS g(n)) AS s
+WHERE a.state = 'idle in transaction';
 -- the first of an incident behind the root, the others behind the first
 CREATE TEMP TABLE episode AS
 SELECT w.seg, n.node_id, 1::bigint AS run, w.no AS wait_id, hashint8extended(w.no, 2) AS proc_key, hashint8extended(w.no, 1) AS actor_id,

@@ -4,8 +4,9 @@
 # the same rate beside it in the same server, where its package is installed.
 #
 # Environment: SECS [20] seconds measured for each line, ROUNDS [3] rounds,
-# CASES ['0 0,100 0,500 0,1000 0,0 100,0 500'] pairs of idle sessions and
-# waiters; each figure is the median over the rounds with its range.
+# CASES ['0 0,100 0,500 0,1000 0,0 100,0 500,0 0 100,0 0 1000'] idle sessions,
+# waiters, and sessions idle in a transaction that has written; each figure is the
+# median over the rounds with its range.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 # shellcheck source=test/tools/throwaway.sh
@@ -52,15 +53,15 @@ measure() {
 			(c[2] - c[1]) / s / 1e6, (c[4] - c[3]) / s / 1e6, (c[6] - c[5]) / s / 1e6, $7 }'
 }
 
-IFS=, read -r -a cases <<<"${CASES:-0 0,100 0,500 0,1000 0,0 100,0 500}"
+IFS=, read -r -a cases <<<"${CASES:-0 0,100 0,500 0,1000 0,0 100,0 500,0 0 100,0 0 1000}"
 for ((round = 1; round <= ROUNDS; round++)); do
 	for case in "${cases[@]}"; do
-		read -r idle waiting <<<"$case"
-		coproc LOAD { exec "$THROWAWAY/sessions" -dsn "host=$SOCKET_DIR port=$PORT user=postgres dbname=postgres sslmode=disable" -idle "$idle" -waiting "$waiting"; }
+		read -r idle waiting open <<<"$case"
+		coproc LOAD { exec "$THROWAWAY/sessions" -dsn "host=$SOCKET_DIR port=$PORT user=postgres dbname=postgres sslmode=disable" -idle "$idle" -waiting "$waiting" -open "${open:-0}"; }
 		load=$LOAD_PID
 		read -r -u "${LOAD[0]}" answer
 		[ "$answer" = ready ]
-		echo "$idle $waiting $(measure)" | tee -a "$THROWAWAY/figures" >&2
+		echo "$idle $waiting ${open:-0} $(measure)" | tee -a "$THROWAWAY/figures" >&2
 		kill "$load"
 		wait "$load" 2>/dev/null || true
 		until [ "$(sql "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")" -lt 5 ]; do sleep 0.1; done
@@ -77,13 +78,13 @@ function median(list,   n, v, i, j, t) {
 	for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t }
 	return v[int((n + 1) / 2)] " (" v[1] "-" v[n] ")"
 }
-{ key = $1 " " $2; if (!(key in seen)) { seen[key] = 1; order[++n] = key } for (i = 3; i <= NF; i++) data[key, i] = data[key, i] " " $i }
+{ key = $1 " " $2 " " $3; if (!(key in seen)) { seen[key] = 1; order[++n] = key } for (i = 4; i <= NF; i++) data[key, i] = data[key, i] " " $i }
 END {
 	split("tick p50 us|tick p99 us|hold p99 us|partitions/s|late+missed %|worker ms/s|writer ms/s|peer ms/s|RssAnon MB", title, "|")
 	for (k = 1; k <= n; k++) {
 		split(order[k], c, " ")
-		printf "%d idle sessions, %d waiters on one lock\n", c[1], c[2]
-		for (i = 1; i <= 9; i++) printf "    %-16s %s\n", title[i], median(data[order[k], i + 2])
+		printf "%d idle sessions, %d waiters on one lock, %d open transactions\n", c[1], c[2], c[3]
+		for (i = 1; i <= 9; i++) printf "    %-16s %s\n", title[i], median(data[order[k], i + 3])
 	}
 }' "$THROWAWAY/figures"
 cat <<'GOALS'

@@ -14,6 +14,7 @@ SELECT pg_temp.add_node('here', true) AS n \gset
 SELECT pg_temp.add_actor(:n, 101, role => 'regress_plh_own', query => 'secret of 101'), pg_temp.add_actor(:n, 104, role => 'regress_plh_own', query => 'secret of 104'),
        pg_temp.add_actor(:n, 102, role => 'regress_plh_reader', query => 'own text of 102'), pg_temp.add_actor(:n, 103, role => 'regress_plh_reader', query => 'own text of 103') \g /dev/null
 UPDATE lock_history.actor SET query_id = 424242, client_addr = '203.0.113.9' WHERE pid IN (101, 104);
+UPDATE lock_history.actor SET stmt_first_seen = ARRAY[seen_at], stmt_query_id = ARRAY[query_id], stmt_query = ARRAY[query], stmt_left_out = 0 WHERE pid IN (101, 102);
 SELECT pg_temp.add_wait('episode', :n, 1002, 102, 8, 10, 20, ARRAY[(1,101,2,10,NULL), (3,101,0,10,NULL)]::pg_temp.edge[], 1),
        pg_temp.add_wait('episode', :n, 1003, 103, 8, 11, 20, ARRAY[(2,102,256,11,NULL), (3,101,0,11,NULL)]::pg_temp.edge[], 2),
        pg_temp.add_wait('episode', :n, 1004, 104, 8, 12, 20, ARRAY[(1,101,2,12,NULL), (2,103,256,12,NULL), (3,101,0,12,NULL)]::pg_temp.edge[], 3),

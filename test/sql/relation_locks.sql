@@ -41,7 +41,9 @@ FROM (VALUES
     (12, 'deadlocks', 'SELECT * FROM lock_history.deadlocks'),
     (13, 'load', 'SELECT * FROM lock_history.load'),
     (14, 'sessions', 'SELECT * FROM lock_history.sessions'),
-    (15, 'load_by', $$SELECT * FROM lock_history.load_by('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$)
+    (15, 'load_by', $$SELECT * FROM lock_history.load_by('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
+    (16, 'blocker_statements', 'SELECT * FROM lock_history.blocker_statements'),
+    (17, 'blocker_statements()', $$SELECT * FROM lock_history.blocker_statements('2026-03-01 14:30:01+00')$$)
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
@@ -62,7 +64,8 @@ FROM (VALUES
     (9, 'worst_moments', 'SELECT * FROM lock_history.worst_moments()'),
     (10, 'deadlocks', 'SELECT * FROM lock_history.deadlocks'),
     (11, 'load', 'SELECT * FROM lock_history.load'),
-    (12, 'load_by', $$SELECT * FROM lock_history.load_by('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$)
+    (12, 'load_by', $$SELECT * FROM lock_history.load_by('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
+    (13, 'blocker_statements', 'SELECT * FROM lock_history.blocker_statements')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;

@@ -1,0 +1,1 @@
+../../extension/statements.h
