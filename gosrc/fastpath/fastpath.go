@@ -45,6 +45,7 @@ type Meter struct {
 
 	// The minute; began is 0 while there is nothing to tell of it.
 	began      snapshot.Micros
+	last       snapshot.Micros
 	statements map[statement]*sums
 }
 
@@ -106,6 +107,7 @@ func (m *Meter) Close(second snapshot.Micros, active bool) []history.FastPath {
 	if m.began == 0 {
 		m.began = second
 	}
+	m.last = second
 	for _, s := range m.statements {
 		s.Sessions, s.inSecond = max(s.Sessions, s.inSecond), 0
 	}
@@ -131,7 +133,7 @@ func (m *Meter) Minute(at snapshot.Micros, all bool) (history.LockHungry, bool) 
 	if m.began == 0 || !all && at-at%minute == m.began-m.began%minute {
 		return history.LockHungry{}, false
 	}
-	out := history.LockHungry{At: m.began, Slots: m.slots, Statements: make([]history.HungryStatement, 0, len(m.statements))}
+	out := history.LockHungry{At: m.began, Last: m.last, Slots: m.slots, Statements: make([]history.HungryStatement, 0, len(m.statements))}
 	for _, s := range m.statements {
 		out.Statements = append(out.Statements, s.HungryStatement)
 	}

@@ -116,7 +116,7 @@ func TestMinute(t *testing.T) {
 	if h, ok := m.Minute(t0.Add(59*time.Second), false); ok {
 		t.Errorf("the minute is not over: %+v", h)
 	}
-	want := history.LockHungry{At: t0.Add(10 * time.Second), Slots: sixteen, Statements: []history.HungryStatement{
+	want := history.LockHungry{At: t0.Add(10 * time.Second), Last: t0.Add(12 * time.Second), Slots: sixteen, Statements: []history.HungryStatement{
 		{Database: 5, Role: 10, QueryID: 7, Locks: 102, SlotsMax: 16, Spilled: 86, Looks: 11, LooksFull: 11, Sessions: 2},
 		{Database: 5, Role: 10, QueryID: 9, Locks: 18, SlotsMax: 16, Spilled: 2, Looks: 1, LooksFull: 1, Sessions: 1},
 		{Database: 5, Role: 10, QueryID: 8, Locks: 8, SlotsMax: 8, Spilled: history.NotLooked, Looks: 3, Sessions: 1},

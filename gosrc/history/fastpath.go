@@ -24,6 +24,7 @@ type FastPath struct {
 // the part of it in which there were any.
 type LockHungry struct {
 	At         snapshot.Micros // begin of the first second
+	Last       snapshot.Micros // and of the last
 	Slots      Slots
 	Statements []HungryStatement // most locks first
 }

@@ -214,7 +214,7 @@ const (
 	leastLoad     = 8
 	leastFastPath = 5
 
-	leastHungry    = 1 + 2 + 1
+	leastHungry    = 2 + 2 + 1
 	leastStatement = 9
 
 	leastDeadlock = 8 + 2
@@ -276,7 +276,7 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 		})
 	})
 	b.Hungry = list(d, leastHungry, func(h *history.LockHungry) {
-		h.At, h.Slots = d.time(b.CompleteTo), d.slots()
+		h.At, h.Last, h.Slots = d.time(b.CompleteTo), d.time(b.CompleteTo), d.slots()
 		h.Statements = list(d, leastStatement, func(s *history.HungryStatement) {
 			s.Database, s.Role, s.QueryID = d.uint32(), d.uint32(), d.int()
 			for _, n := range []*int32{&s.Locks, &s.SlotsMax, &s.Spilled, &s.Looks, &s.LooksFull, &s.Sessions} {

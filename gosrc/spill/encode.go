@@ -358,6 +358,7 @@ func (e *encoder) slots(s history.Slots) {
 
 func (e *encoder) hungry(h *history.LockHungry, base snapshot.Micros) {
 	e.time(h.At, base)
+	e.time(h.Last, base)
 	e.slots(h.Slots)
 	e.uint(uint64(len(h.Statements)))
 	for i := range h.Statements {

@@ -46,7 +46,7 @@ func columnsOf(leaf string) []string {
 	case "fastpath":
 		return []string{"seg", "node_id", "run", "at", "server_version_num", "max_locks", "slots", "dims", "sessions", "slots_max", "sessions_full", "spilled_max"}
 	case "hungry":
-		return []string{"seg", "node_id", "run", "at", "server_version_num", "max_locks", "slots", "dims", "locks_max", "slots_max", "spilled_max",
+		return []string{"seg", "node_id", "run", "at", "last_at", "server_version_num", "max_locks", "slots", "dims", "locks_max", "slots_max", "spilled_max",
 			"looks", "looks_full", "sessions"}
 	case "gap":
 		return []string{"seg", "node_id", "run", "began", "ended", "reason", "lost", "detail"}
@@ -320,7 +320,7 @@ func (r *rowSet) hungry(h *history.LockHungry) {
 			role: s.Role, usename: r.encode(r.names.get(roleKey(s.Role))), queryID: s.QueryID})
 		locks[i], used[i], spilled[i], looks[i], full[i], sessions[i] = s.Locks, s.SlotsMax, s.Spilled, s.Looks, s.LooksFull, s.Sessions
 	}
-	r.add("hungry", nil, r.nodeID, r.run, h.At.Time(), int32(r.cfg.Server.VersionNum), h.Slots.MaxLocks, h.Slots.Each,
+	r.add("hungry", nil, r.nodeID, r.run, h.At.Time(), h.Last.Time(), int32(r.cfg.Server.VersionNum), h.Slots.MaxLocks, h.Slots.Each,
 		dims, locks, used, spilled, looks, full, sessions)
 }
 

@@ -242,6 +242,7 @@ CREATE TABLE lock_history.hungry (
     node_id            integer NOT NULL,
     run                bigint NOT NULL,
     at                 timestamptz NOT NULL, -- begin of the first second
+    last_at            timestamptz NOT NULL, -- and of the last
     server_version_num integer NOT NULL,
     max_locks          integer NOT NULL,
     slots              integer NOT NULL,

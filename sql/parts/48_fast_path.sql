@@ -27,7 +27,7 @@ COMMENT ON COLUMN lock_history.fast_path.max_locks_per_transaction IS 'the setti
 COMMENT ON COLUMN lock_history.fast_path.server_version_num IS 'version of the server then';
 
 CREATE VIEW lock_history.lock_hungry_queries AS
-SELECT n.node, h.at, d.datname, d.usename,
+SELECT n.node, h.at, h.last_at, d.datname, d.usename,
        CASE WHEN (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
                  OR (d.node_id = ANY ((SELECT lock_history.own_nodes())::integer[]) AND pg_catalog.pg_has_role(d.usesysid, 'USAGE')) IS TRUE
             THEN d.query_id END AS query_id,
@@ -48,6 +48,7 @@ COMMENT ON VIEW lock_history.lock_hungry_queries IS
     'Statements that were seen with half of the fast-path slots in use or more, by minute: the 50 with most relation locks';
 COMMENT ON COLUMN lock_history.lock_hungry_queries.node IS 'server that was watched';
 COMMENT ON COLUMN lock_history.lock_hungry_queries.at IS 'first second of the minute, or of the part of it, in which any was seen';
+COMMENT ON COLUMN lock_history.lock_hungry_queries.last_at IS 'and the last one';
 COMMENT ON COLUMN lock_history.lock_hungry_queries.datname IS 'database of the sessions; null: none';
 COMMENT ON COLUMN lock_history.lock_hungry_queries.usename IS 'their role; null: none';
 COMMENT ON COLUMN lock_history.lock_hungry_queries.query_id IS 'query identifier of the statement that ran when its transaction was first seen with so many locks; null: none, or insufficient privilege';
@@ -130,8 +131,7 @@ BEGIN
     FROM (SELECT l.query_id, l.datname, l.usename, l.locks_max, l.looks_full, l.spilled_locks_max, l.at,
                  sum(l.looks) OVER (PARTITION BY l.query_id, l.datname, l.usename) AS looks
           FROM lock_history.lock_hungry_queries AS l
-          -- the minute of the first second
-          WHERE l.at BETWEEN lower_bound - interval '1 min' AND upper_bound AND l.node = size.node
+          WHERE l.at <= upper_bound AND l.last_at >= lower_bound AND l.node = size.node
             AND l.slots_available = size.slots AND l.server_version_num / 10000 = size.version AND l.looks_full > 0) AS h
     ORDER BY h.locks_max DESC, h.looks DESC, h.at DESC LIMIT 1;
 

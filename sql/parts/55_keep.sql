@@ -201,10 +201,10 @@ BEGIN
         FROM lock_history.fastpath AS f
         WHERE f.seg < 8 AND f.node_id = source.node_id AND f.at BETWEEN keep.since - interval '1 s' AND keep.until
     ), hungry AS MATERIALIZED (
-        SELECT h.seg, h.run, h.at, h.server_version_num, h.max_locks, h.slots, h.dims, h.locks_max, h.slots_max, h.spilled_max,
+        SELECT h.seg, h.run, h.at, h.last_at, h.server_version_num, h.max_locks, h.slots, h.dims, h.locks_max, h.slots_max, h.spilled_max,
                h.looks, h.looks_full, h.sessions
         FROM lock_history.hungry AS h
-        WHERE h.seg < 8 AND h.node_id = source.node_id AND h.at BETWEEN keep.since - interval '1 min' AND keep.until
+        WHERE h.seg < 8 AND h.node_id = source.node_id AND h.at <= keep.until AND h.last_at >= keep.since - interval '1 s'
     ), number AS MATERIALIZED (
         SELECT u.seg, u.dim_id, -(pg_catalog.row_number() OVER (ORDER BY u.seg, u.dim_id))::integer AS new_dim
         FROM (SELECT p.seg, d.dim_id FROM path AS p CROSS JOIN LATERAL pg_catalog.unnest(p.dims) AS d(dim_id)
@@ -230,8 +230,8 @@ BEGIN
         FROM path AS p
     )
     INSERT INTO lock_history.kept_hungry (
-        seg, node_id, run, at, server_version_num, max_locks, slots, dims, locks_max, slots_max, spilled_max, looks, looks_full, sessions)
-    SELECT 8, -new_id, h.run, h.at, h.server_version_num, h.max_locks, h.slots,
+        seg, node_id, run, at, last_at, server_version_num, max_locks, slots, dims, locks_max, slots_max, spilled_max, looks, looks_full, sessions)
+    SELECT 8, -new_id, h.run, h.at, h.last_at, h.server_version_num, h.max_locks, h.slots,
            ARRAY(SELECT n.new_dim
                  FROM pg_catalog.unnest(h.dims) WITH ORDINALITY AS d(dim_id, place)
                  JOIN number AS n ON n.seg = h.seg AND n.dim_id = d.dim_id

@@ -16,8 +16,8 @@ RETURNS void LANGUAGE sql AS $$
 $$;
 CREATE FUNCTION pg_temp.add_minute(node integer, s numeric, version integer, slots integer, setting integer, dims integer[], locks integer[], used integer[], spilled integer[], looks integer[], full_ integer[], seg integer DEFAULT 0)
 RETURNS void LANGUAGE sql AS $$
-    INSERT INTO lock_history.hungry (seg, node_id, run, at, server_version_num, max_locks, slots, dims, locks_max, slots_max, spilled_max, looks, looks_full, sessions)
-    VALUES (seg, node, 1, pg_temp.t(s), version, setting, slots, dims, locks, used, spilled, looks, full_, array_fill(2, ARRAY[cardinality(dims)]))
+    INSERT INTO lock_history.hungry (seg, node_id, run, at, last_at, server_version_num, max_locks, slots, dims, locks_max, slots_max, spilled_max, looks, looks_full, sessions)
+    VALUES (seg, node, 1, pg_temp.t(s), pg_temp.t(s + 20), version, setting, slots, dims, locks, used, spilled, looks, full_, array_fill(2, ARRAY[cardinality(dims)]))
 $$;
 -- nothing was seen
 SELECT lock_history.fast_path_advice();
@@ -35,6 +35,8 @@ SELECT lock_history.fast_path_advice();
 -- of a range
 SELECT lock_history.fast_path_advice(pg_temp.t(-5), pg_temp.t(5));
 SELECT lock_history.fast_path_advice(pg_temp.t(60));
+-- the minute of a statement goes beyond both ends
+SELECT a FROM lock_history.fast_path_advice(pg_temp.t(11), pg_temp.t(12)) AS a WHERE a ~ '^The most';
 SELECT lock_history.fast_path_advice(pg_temp.t(5), pg_temp.t(-5));
 -- version 17 has no setting for it, either; the statement is not written yet
 SELECT pg_temp.add_second(:v17, 10, 170004, 16, 4096, '{1}', '{8}', '{16}', '{1}', '{-1}') \g /dev/null
