@@ -58,6 +58,23 @@
 #define PLH_LXID(proc) ((uint32) *(const volatile LocalTransactionId *) &(proc)->lxid)
 #endif
 
+/*
+ * The fast path of a process: groups of 16 slots, a word of 64 bits for each
+ * with three bits a slot, one for each mode that can be in it; a slot is in use
+ * while any of them is set.  One group up to 17; from 18 on their number follows
+ * max_locks_per_transaction, a relation belongs to one of them, and the words
+ * lie elsewhere: of the stand-in of a prepared transaction nowhere (NULL).
+ */
+#define PLH_FASTPATH_GROUP_SLOTS 16
+#define PLH_FASTPATH_FIRST_BITS UINT64CONST(01111111111111111)
+#if PG_VERSION_NUM >= 180000
+#define PLH_FASTPATH_GROUPS() ((uint32) FastPathLockGroupsPerBackend)
+#define plh_fastpath_words(proc) (*(uint64 *const volatile *) &(proc)->fpLockBits)
+#else
+#define PLH_FASTPATH_GROUPS() ((uint32) 1)
+#define plh_fastpath_words(proc) (&(proc)->fpLockBits)
+#endif
+
 /* Numbers of BackendType that have a name. */
 #if PG_VERSION_NUM >= 170000
 #define PLH_BACKEND_TYPES BACKEND_NUM_TYPES

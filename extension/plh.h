@@ -254,6 +254,7 @@ extern void plh_prepare_lock_probe(void);
 extern void plh_prepare_session_probe(void);
 extern void plh_prepare_failure_probe(void);
 extern void plh_prepare_activity_probe(void);
+extern void plh_prepare_fastpath_probe(void);
 
 /*
  * True when the slot is taken by the process pid, which lives.  Before 17 a slot
@@ -277,6 +278,10 @@ extern void plh_prepare_statement_probe(void);
 
 /* probe_statements.c, called by the wait probe. */
 extern void plh_look_at_statements(int64 at, int64 now_ns);
+/* probe_fastpath.c, the same; and the budget that the row probe shares with it. */
+extern void plh_note_fastpath(PlhWake *wake, int64 period_ns);
+extern void plh_forget_fastpath(void);
+extern void plh_count_partitions(uint32 taken);
 
 extern int	plh_wake_fd(void);
 
@@ -305,6 +310,7 @@ extern int32_t plh_probe_activity(uint32_t finish, PlhRun *runs, uint32_t runs_r
 extern int32_t plh_probe_name(uint32_t kind, uint32_t number, char *text, uint32_t room);
 extern int32_t plh_probe_statements(PlhTransaction *transaction, PlhStatement *statements, uint32_t room,
 									char *text, uint32_t text_room);
+extern int32_t plh_probe_fastpath(uint32_t finish, PlhSlotUse *rows, uint32_t room, PlhFastPath *answer);
 extern int32_t plh_probe_last_error(char *text, uint32_t room);
 extern int32_t plh_probe_spare_slot(int32_t *spare);
 

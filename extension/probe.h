@@ -88,6 +88,8 @@ typedef struct PlhWake
 	uint32_t	n_found;		/* rows in found: waiters, and known ones that ended */
 	uint32_t	n_waiting;		/* of these, still waiting */
 	uint32_t	n_lost;			/* rows that found had no room for */
+	uint32_t	partitions_taken;	/* to count locks beyond the fast path, see fastpath() */
+	uint32_t	partitions_busy;
 	uint32_t	unused;
 	uint32_t	ticks_done;		/* ticks since the previous return */
 	uint32_t	ticks_late;		/* of these, late by over half a period */
@@ -352,6 +354,34 @@ typedef enum PlhNameKind
 	PLH_NAME_BACKEND_TYPE = 3
 } PlhNameKind;
 
+/* ---- the fast path: relation locks in slots of each process ---- */
+
+/*
+ * What a process was seen with in one second while it ran one statement: the
+ * most of each.
+ */
+typedef struct PlhSlotUse
+{
+	int64_t		second;			/* wall clock: its begin */
+	int64_t		query_id;		/* 0: none, or less than half of its slots were in use */
+	int32_t		slot;
+	int32_t		pid;
+	uint32_t	database;
+	uint32_t	role;
+	uint32_t	slots_used;
+	int32_t		spilled;		/* relation locks that found no slot, at least; -1: not looked for */
+	uint32_t	looks;			/* how often it was seen with any */
+	uint32_t	looks_full;		/* of these, with no slot left; 18: in one group at least */
+} PlhSlotUse;
+
+typedef struct PlhFastPath
+{
+	uint32_t	n_rows;
+	uint32_t	lost;			/* rows that C had no room for */
+	uint32_t	slots;			/* that each process has */
+	uint32_t	max_locks;		/* max_locks_per_transaction */
+} PlhFastPath;
+
 /* ---- what the worker tells sessions through shared memory ---- */
 
 typedef enum PlhLevel
@@ -518,6 +548,14 @@ typedef struct PlhProbes
 	 */
 	int32_t		(*statements) (PlhTransaction *transaction, PlhStatement *statements, uint32_t room,
 							   char *text, uint32_t text_room);
+
+	/*
+	 * Hands over the use of the fast path in the seconds that are complete;
+	 * finish: the one that goes on, too.  Of a second in which every process
+	 * had over half of its slots free there are no rows.  PLH_TOO_SMALL leaves
+	 * all in place and says what is needed.
+	 */
+	int32_t		(*fastpath) (uint32_t finish, PlhSlotUse *rows, uint32_t room, PlhFastPath *answer);
 } PlhProbes;
 
 /*
@@ -529,7 +567,8 @@ typedef struct PlhProbes
 	 11 * sizeof(PlhQueued) + 13 * sizeof(PlhWalk) + 17 * sizeof(PlhSession) + \
 	 19 * sizeof(PlhStatus) + 23 * sizeof(PlhProbes) + 29 * sizeof(PlhRecord) + 31 * sizeof(PlhRow) + \
 	 37 * sizeof(PlhFailure) + 41 * sizeof(PlhRun) + 43 * sizeof(PlhSecond) + 47 * sizeof(PlhActivity) + \
-	 53 * sizeof(PlhTransaction) + 59 * sizeof(PlhStatement))
+	 53 * sizeof(PlhTransaction) + 59 * sizeof(PlhStatement) + \
+	 61 * sizeof(PlhSlotUse) + 67 * sizeof(PlhFastPath))
 #define PLH_INTERFACE ((uint32_t) (PLH_INTERFACE_VERSION << 20 | (PLH_LAYOUT & 0xfffff)))
 
 /*

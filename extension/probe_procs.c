@@ -333,7 +333,10 @@ wait_and_sweep(int64_t period_ns, int64_t deadline_ns, uint32_t track,
 		pace->last_sweep_ns = 0;	/* what was before is no hole in this pace */
 	}
 	if (period_ns == 0 || !(track & PLH_TRACK_LOAD))
+	{
 		plh_forget_activity();
+		plh_forget_fastpath();
+	}
 
 	for (;;)
 	{
@@ -386,8 +389,12 @@ wait_and_sweep(int64_t period_ns, int64_t deadline_ns, uint32_t track,
 
 			if (track & PLH_TRACK_LOCKS)
 				plh_look_at_statements(wake->now, swept);
-			if ((track & PLH_TRACK_LOAD) && plh_note_activity(wake->now, wake->now_ns, period_ns))
-				wake->reasons |= PLH_WAKE_ACTIVITY;
+			if (track & PLH_TRACK_LOAD)
+			{
+				if (plh_note_activity(wake->now, wake->now_ns, period_ns))
+					wake->reasons |= PLH_WAKE_ACTIVITY;
+				plh_note_fastpath(wake, period_ns);
+			}
 			wake->last_sweep_ns += (uint32_t) Min(plh_monotonic_ns() - swept, PG_INT32_MAX);
 			if (changed || wake->reasons != 0 || plh_monotonic_ns() >= deadline_ns)
 			{

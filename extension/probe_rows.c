@@ -109,6 +109,7 @@ plh_probe_row(PlhRow *row)
 	PG_TRY();
 	{
 		result = find_row(row);
+		plh_count_partitions(row->partitions_taken);
 	}
 	PG_CATCH();
 	{

@@ -233,6 +233,7 @@ fill_probe_table(PlhProbes *probes)
 	probes->last_error = plh_probe_last_error;
 	probes->spare_slot = plh_probe_spare_slot;
 	probes->activity = plh_probe_activity;
+	probes->fastpath = plh_probe_fastpath;
 	probes->name = plh_probe_name;
 	probes->failures = plh_probe_failures;
 	probes->statements = plh_probe_statements;
@@ -267,6 +268,7 @@ plh_worker_main(Datum arg)
 	plh_prepare_statement_probe();
 	plh_prepare_failure_probe();
 	plh_prepare_activity_probe();
+	plh_prepare_fastpath_probe();
 
 	if (!plh_load_go(error, sizeof(error), &hint))
 	{

@@ -33,4 +33,7 @@ type Second struct {
 	Waiting           time.Duration // processes that wait for a heavyweight lock
 
 	Loads []Load // largest first
+
+	Slots    Slots      // zero where FastPath is empty
+	FastPath []FastPath // of the databases where sessions held relation locks
 }

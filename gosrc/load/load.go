@@ -48,6 +48,7 @@ type Meter struct {
 	own    int64         // of these not counted: our own
 	shown  shown         // the last second handed out
 	failed int64         // names that could not be had
+	insist bool          // the second is told whatever was in it
 }
 
 // shown are the counts that a second is written for even if nobody was active.
@@ -70,13 +71,20 @@ func (m *Meter) Add(r *snapshot.Run) {
 // AddOwn takes note of a run of ours, which is no load.
 func (m *Meter) AddOwn(r *snapshot.Run) { m.own += r.TimeUs }
 
+// Active reports whether somebody was in the second that goes on.
+func (m *Meter) Active() bool { return len(m.sums) > 0 }
+
+// Insist has the second that goes on told for what else was in it.
+func (m *Meter) Insist() { m.insist = true }
+
 // Close ends the second. It reports false when there is nothing to tell: nobody
 // was active, and as many sessions are there as in the last one that was told.
 func (m *Meter) Close(s *snapshot.Second) (history.Second, bool) {
 	own := m.own
-	m.own = 0
+	insist := m.insist
+	m.own, m.insist = 0, false
 	now := shown{clients: count(s.ClientsUs, s.SampledUs), idle: count(s.IdleInTransactionUs, s.SampledUs)}
-	if len(m.sums) == 0 && now == m.shown || s.SampledUs <= 0 {
+	if len(m.sums) == 0 && now == m.shown && !insist || s.SampledUs <= 0 {
 		clear(m.sums)
 		return history.Second{}, false
 	}

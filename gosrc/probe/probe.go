@@ -64,6 +64,10 @@ static inline int32_t call_statements(PlhProbes *p, PlhTransaction *t, PlhStatem
 {
 	return p->statements(t, s, n, text, room);
 }
+static inline int32_t call_fastpath(PlhProbes *p, uint32_t finish, PlhSlotUse *rows, uint32_t room, PlhFastPath *answer)
+{
+	return p->fastpath(finish, rows, room, answer);
+}
 static inline int32_t call_last_error(PlhProbes *p, char *text, uint32_t room) { return p->last_error(text, room); }
 */
 import "C"
@@ -76,6 +80,7 @@ import (
 	"time"
 	"unsafe"
 
+	"pg_lock_history/gosrc/history"
 	"pg_lock_history/gosrc/live"
 	"pg_lock_history/gosrc/lockmgr"
 	"pg_lock_history/gosrc/sampler"
@@ -112,6 +117,11 @@ const (
 	_ = -(unsafe.Offsetof(snapshot.Run{}.Role) ^ unsafe.Offsetof(C.PlhRun{}.role))
 	_ = -(unsafe.Offsetof(snapshot.Second{}.IdleInTransactionUs) ^ unsafe.Offsetof(C.PlhSecond{}.idle_in_transaction_us))
 	_ = -(unsafe.Offsetof(snapshot.Second{}.Samples) ^ unsafe.Offsetof(C.PlhSecond{}.samples))
+	_ = uint(unsafe.Sizeof(snapshot.SlotUse{}) - C.sizeof_PlhSlotUse)
+	_ = uint(C.sizeof_PlhSlotUse - unsafe.Sizeof(snapshot.SlotUse{}))
+	_ = -(unsafe.Offsetof(snapshot.SlotUse{}.Pid) ^ unsafe.Offsetof(C.PlhSlotUse{}.pid))
+	_ = -(unsafe.Offsetof(snapshot.SlotUse{}.Spilled) ^ unsafe.Offsetof(C.PlhSlotUse{}.spilled))
+	_ = -(unsafe.Offsetof(snapshot.SlotUse{}.LooksFull) ^ unsafe.Offsetof(C.PlhSlotUse{}.looks_full))
 	_ = -uint((sampler.TrackLocks ^ C.PLH_TRACK_LOCKS) | (sampler.TrackLoad ^ C.PLH_TRACK_LOAD))
 	_ = -uint(sampler.WokeActivity ^ C.PLH_WAKE_ACTIVITY)
 	_ = -uint((int(snapshot.TypeParallelWorker) ^ C.PLH_TYPE_PARALLEL_WORKER) | (int(snapshot.LWWaitUntilFree) ^ C.PLH_LW_WAIT_UNTIL_FREE))
@@ -148,6 +158,7 @@ type Table struct {
 	status   C.PlhStatus
 	failures [failureRoom]C.PlhFailure
 	activity C.PlhActivity
+	fastpath C.PlhFastPath
 
 	transaction C.PlhTransaction
 	statements  [sampler.MaxStatements]C.PlhStatement
@@ -206,6 +217,8 @@ func (t *Table) Wait(period time.Duration, deadline sampler.Monotonic, track sam
 	wake.TicksDone = int64(w.ticks_done)
 	wake.TicksLate = int64(w.ticks_late)
 	wake.TicksMissed = int64(w.ticks_missed)
+	wake.PartitionsTaken = int64(w.partitions_taken)
+	wake.PartitionsBusy = int64(w.partitions_busy)
 	wake.LastSweep = time.Duration(w.last_sweep_ns)
 	wake.LastWasTick = w.last_was_tick != 0
 	for i := range wake.Sweeps {
@@ -500,6 +513,29 @@ func (t *Table) Activity(finish bool, a *sampler.Activity) error {
 		}
 		a.Runs, a.Seconds, a.Lost = a.Runs[:n], a.Seconds[:m], int(t.activity.lost)
 		return t.result("activity", rc)
+	}
+}
+
+// FastPath implements sampler.Probes.
+func (t *Table) FastPath(finish bool, f *sampler.FastPath) error {
+	var now C.uint32_t
+	if finish {
+		now = 1
+	}
+	for {
+		rows := f.Rows[:cap(f.Rows)]
+		rc := C.call_fastpath(t.c, now, (*C.PlhSlotUse)(unsafe.Pointer(unsafe.SliceData(rows))), C.uint32_t(len(rows)), &t.fastpath)
+		n := int(t.fastpath.n_rows)
+		if rc == C.PLH_TOO_SMALL {
+			f.Rows = make([]snapshot.SlotUse, 0, n+n/4)
+			continue
+		}
+		if rc != C.PLH_OK {
+			n = 0
+		}
+		f.Rows, f.Lost = rows[:n], int(t.fastpath.lost)
+		f.Slots = history.Slots{Each: int32(t.fastpath.slots), MaxLocks: int32(t.fastpath.max_locks)}
+		return t.result("fastpath", rc)
 	}
 }
 

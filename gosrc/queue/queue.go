@@ -243,7 +243,11 @@ func size(b *history.Batch) int64 {
 		}
 	}
 	for i := range b.Seconds {
-		total += int64(unsafe.Sizeof(b.Seconds[i])) + int64(cap(b.Seconds[i].Loads))*int64(unsafe.Sizeof(history.Load{}))
+		total += int64(unsafe.Sizeof(b.Seconds[i])) + int64(cap(b.Seconds[i].Loads))*int64(unsafe.Sizeof(history.Load{})) +
+			int64(cap(b.Seconds[i].FastPath))*int64(unsafe.Sizeof(history.FastPath{}))
+	}
+	for i := range b.Hungry {
+		total += int64(unsafe.Sizeof(b.Hungry[i])) + int64(cap(b.Hungry[i].Statements))*int64(unsafe.Sizeof(history.HungryStatement{}))
 	}
 	total += int64(len(b.Short)) * int64(unsafe.Sizeof(history.ShortWait{}))
 	total += int64(len(b.Gaps)) * int64(unsafe.Sizeof(history.Gap{}))

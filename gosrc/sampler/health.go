@@ -82,6 +82,8 @@ func (m *healthMeter) ticks(w *Wake, period time.Duration) {
 	h.TicksDue += w.TicksDone + w.TicksMissed
 	h.TicksLate += w.TicksLate
 	h.TicksMissed += w.TicksMissed
+	h.PartitionsTaken += w.PartitionsTaken
+	h.PartitionsBusy += w.PartitionsBusy
 	m.probes.Merge(&w.Sweeps)
 }
 

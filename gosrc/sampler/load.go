@@ -48,6 +48,7 @@ func (s *Sampler) readLoad(final bool) {
 		return
 	}
 	s.o.Log.Over(keyActivity)
+	s.readFastPath(final)
 	s.errors += int64(l.activity.Lost)
 	runs := l.activity.Runs
 	for i := range l.activity.Seconds {
@@ -58,7 +59,14 @@ func (s *Sampler) readLoad(final bool) {
 			n++
 		}
 		runs = runs[n:]
+		paths := s.closeFastPath(second.Second, l.meter.Active())
+		if len(paths) > 0 {
+			l.meter.Insist()
+		}
 		if done, ok := l.meter.Close(second); ok {
+			if len(paths) > 0 {
+				done.Slots, done.FastPath = s.fastPath.meter.Slots(), paths
+			}
 			l.seconds = append(l.seconds, done)
 			s.live.area.Second(&done)
 		}
@@ -75,12 +83,18 @@ func (s *Sampler) addRun(r *snapshot.Run) {
 		return
 	}
 	l.meter.Add(r)
-	o := owner{r.Database, r.Role}
+	s.wantOwner(r.Database, r.Role)
+}
+
+// wantOwner has the names of database and role looked up while they exist.
+func (s *Sampler) wantOwner(database, role uint32) {
+	l := &s.load
+	o := owner{database, role}
 	if _, ok := l.roles[o]; !ok {
 		if len(l.roles) >= maxOwners {
 			clear(l.roles)
 		}
 		l.roles[o] = struct{}{}
-		s.o.Sink.WantSession(&snapshot.Session{Database: r.Database, Role: r.Role})
+		s.o.Sink.WantSession(&snapshot.Session{Database: database, Role: role})
 	}
 }

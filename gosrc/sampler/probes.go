@@ -65,9 +65,14 @@ type Wake struct {
 	TicksDone    int64
 	TicksLate    int64
 	TicksMissed  int64
-	LastSweep    time.Duration
-	LastWasTick  bool
-	Sweeps       Histogram // the sweeps before the last one
+
+	// Partition locks taken to count locks beyond the fast path.
+	PartitionsTaken int64
+	PartitionsBusy  int64
+
+	LastSweep   time.Duration
+	LastWasTick bool
+	Sweeps      Histogram // the sweeps before the last one
 }
 
 // Walk is the answer of Locks beside the locks copied.
@@ -208,6 +213,8 @@ type Probes interface {
 	// Activity fetches the load of the seconds that are complete, and the runs
 	// that had no room; finish ends the one that goes on.
 	Activity(finish bool, a *Activity) error
+	// FastPath fetches how the fast path was used in those seconds.
+	FastPath(finish bool, f *FastPath) error
 	// Name returns the server's name for a number, "" when it has none.
 	Name(kind snapshot.NameKind, number uint32) (string, error)
 	// LiveGraph, LiveWaits and LiveLoad bring records into the live area; ErrBusy when a

@@ -26,11 +26,24 @@ type rowMeter struct {
 	left  int64
 }
 
-func (m *rowMeter) allows(now Monotonic) bool {
+func (m *rowMeter) renew(now Monotonic) {
 	if m.since == 0 || now-m.since >= Monotonic(idleTurn) {
 		m.since, m.left = now, rowBudget
 	}
+}
+
+func (m *rowMeter) allows(now Monotonic) bool {
+	m.renew(now)
 	return m.left >= rowMost
+}
+
+// share takes note of what the sweeps up to now have used of the same budget,
+// for locks beyond the fast path; C in turn is told of each row.
+func (m *rowMeter) share(now Monotonic, partitions int64) {
+	if partitions > 0 {
+		m.renew(now)
+		m.left -= partitions
+	}
 }
 
 // readRows finds the rows behind the waits that are old enough to be kept, and

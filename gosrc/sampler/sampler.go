@@ -121,6 +121,8 @@ type Sampler struct {
 	live    liveView
 	load    loadMeter
 
+	fastPath fastPathMeter
+
 	// Buffers that the probes fill; made once, grown when something did not fit.
 	wake     Wake
 	walk     Walk
@@ -182,6 +184,7 @@ func New(o Options) *Sampler {
 	}
 	s.live = newLiveView(o)
 	s.load = newLoadMeter(o)
+	s.fastPath = newFastPathMeter(o)
 	return s
 }
 
@@ -242,6 +245,7 @@ func (s *Sampler) turn() (stop bool, err error) {
 		s.o.Fault()
 	}
 
+	s.rows.share(w.NowNs, w.PartitionsTaken)
 	s.pause()
 	s.readLoad(w.Reasons&WokeStop != 0)
 	if s.tracksLocks() {
@@ -576,9 +580,10 @@ func (s *Sampler) flush(asked, final bool) {
 	s.merged += d.Merged
 	if asked {
 		s.health.close(w.Now, s.counters())
+		s.closeMinute(w.Now, true)
 	}
 	s.tellPause(w.Now, len(d.Closed) > 0 || len(s.load.seconds) > 0 || asked)
-	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(s.gaps) > 0 || len(s.load.seconds) > 0 || s.watchesWaits()
+	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(s.gaps) > 0 || len(s.load.seconds) > 0 || len(s.fastPath.hungry) > 0 || s.watchesWaits()
 	var health []history.Health
 	if s.health.due(w.Now, busy) {
 		health = s.health.take()
@@ -599,11 +604,12 @@ func (s *Sampler) flush(asked, final bool) {
 		Short:      d.Short,
 		Deadlocks:  d.Deadlocks,
 		Seconds:    s.load.seconds,
+		Hungry:     s.fastPath.hungry,
 		Gaps:       s.gaps,
 		Health:     health,
 		Ticket:     s.ticket,
 	})
-	s.gaps, s.load.seconds = nil, nil
+	s.gaps, s.load.seconds, s.fastPath.hungry = nil, nil, nil
 }
 
 // answer tells sessions in flush() that their facts can be read.

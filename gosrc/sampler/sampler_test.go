@@ -57,7 +57,10 @@ type server struct {
 	spare    bool // a client slot is
 	runs     []snapshot.Run
 	seconds  []snapshot.Second
-	waitErr  error
+	slotUse  []snapshot.SlotUse
+
+	partitions int64 // taken to count locks beyond the fast path, not yet told
+	waitErr    error
 }
 
 type moment struct {
@@ -96,6 +99,8 @@ func (s *server) Wait(period time.Duration, deadline Monotonic, track Track, kno
 			w.FlushRequest = max(w.FlushRequest, m.ticket)
 		}
 		w.Now, w.NowNs = s.wall(), Monotonic(s.now)
+		w.PartitionsTaken += s.partitions
+		s.partitions = 0
 		n := 0
 		if period > 0 {
 			w.TicksDone++
@@ -188,6 +193,12 @@ func (s *server) Sessions(refs []Ref, textEach int, each func(int, *RawSession))
 func (s *server) Activity(finish bool, a *Activity) error {
 	a.Runs, a.Seconds, a.Lost = append(a.Runs[:0], s.runs...), append(a.Seconds[:0], s.seconds...), 0
 	s.runs, s.seconds = nil, nil
+	return nil
+}
+
+func (s *server) FastPath(finish bool, f *FastPath) error {
+	f.Rows, f.Slots = append(f.Rows[:0], s.slotUse...), history.Slots{Each: 16, MaxLocks: 64}
+	s.slotUse = nil
 	return nil
 }
 

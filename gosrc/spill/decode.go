@@ -203,15 +203,19 @@ const (
 	leastText    = 1
 	leastSession = 21
 	leastRun     = 2
-	leastBatch   = 13
+	leastBatch   = 14
 	leastEpisode = 8 + 24
 	leastEdge    = 5
 	leastShort   = 8 + 13
 	leastGap     = 6
 	leastHealth  = 18
 
-	leastSecond = 2 + 4 + 1
-	leastLoad   = 8
+	leastSecond   = 2 + 4 + 1 + 2 + 1
+	leastLoad     = 8
+	leastFastPath = 5
+
+	leastHungry          = 2 + 2 + 1
+	leastHungryStatement = 9
 
 	leastDeadlock = 8 + 2
 	leastMember   = 8 + 17
@@ -274,6 +278,19 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 			l.EventType, l.Event, l.Mode, l.BackendType = d.text(), d.text(), snapshot.LWLockMode(d.int32()), d.text()
 			l.Database, l.Role, l.QueryID, l.Time = d.uint32(), d.uint32(), d.int(), time.Duration(d.int())
 		})
+		s.Slots = d.slots()
+		s.FastPath = list(d, leastFastPath, func(f *history.FastPath) {
+			f.Database, f.Sessions, f.SlotsMax, f.Full, f.Spilled = d.uint32(), d.int32(), d.int32(), d.int32(), d.int32()
+		})
+	})
+	b.Hungry = list(d, leastHungry, func(h *history.LockHungry) {
+		h.At, h.Last, h.Slots = d.time(b.CompleteTo), d.time(b.CompleteTo), d.slots()
+		h.Statements = list(d, leastHungryStatement, func(s *history.HungryStatement) {
+			s.Database, s.Role, s.QueryID = d.uint32(), d.uint32(), d.int()
+			for _, n := range []*int32{&s.Locks, &s.SlotsMax, &s.Spilled, &s.Looks, &s.LooksFull, &s.Sessions} {
+				*n = d.int32()
+			}
+		})
 	})
 	b.Gaps = list(d, leastGap, func(g *history.Gap) {
 		g.Began, g.Ended = d.time(b.CompleteTo), d.time(b.CompleteTo)
@@ -287,6 +304,8 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 	})
 	return b, from
 }
+
+func (d *decoder) slots() history.Slots { return history.Slots{Each: d.int32(), MaxLocks: d.int32()} }
 
 func (d *decoder) episode(e *history.Episode, base snapshot.Micros) {
 	e.WaitID = int64(d.uint64())

@@ -255,6 +255,10 @@ func (e *encoder) batch(b *history.Batch, from snapshot.Micros) {
 	for i := range b.Seconds {
 		e.second(&b.Seconds[i], b.CompleteTo)
 	}
+	e.uint(uint64(len(b.Hungry)))
+	for i := range b.Hungry {
+		e.hungry(&b.Hungry[i], b.CompleteTo)
+	}
 	e.uint(uint64(len(b.Gaps)))
 	for i := range b.Gaps {
 		e.gap(&b.Gaps[i], b.CompleteTo)
@@ -351,6 +355,36 @@ func (e *encoder) second(s *history.Second, base snapshot.Micros) {
 		e.uint(uint64(l.Role))
 		e.int(l.QueryID)
 		e.int(int64(l.Time))
+	}
+	e.slots(s.Slots)
+	e.uint(uint64(len(s.FastPath)))
+	for i := range s.FastPath {
+		f := &s.FastPath[i]
+		e.uint(uint64(f.Database))
+		for _, n := range [...]int32{f.Sessions, f.SlotsMax, f.Full, f.Spilled} {
+			e.int(int64(n))
+		}
+	}
+}
+
+func (e *encoder) slots(s history.Slots) {
+	e.int(int64(s.Each))
+	e.int(int64(s.MaxLocks))
+}
+
+func (e *encoder) hungry(h *history.LockHungry, base snapshot.Micros) {
+	e.time(h.At, base)
+	e.time(h.Last, base)
+	e.slots(h.Slots)
+	e.uint(uint64(len(h.Statements)))
+	for i := range h.Statements {
+		s := &h.Statements[i]
+		e.uint(uint64(s.Database))
+		e.uint(uint64(s.Role))
+		e.int(s.QueryID)
+		for _, n := range [...]int32{s.Locks, s.SlotsMax, s.Spilled, s.Looks, s.LooksFull, s.Sessions} {
+			e.int(int64(n))
+		}
 	}
 }
 

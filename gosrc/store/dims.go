@@ -42,6 +42,8 @@ const (
 	lwlockDim dimKind = 2
 	pageDim   dimKind = 3
 	queryDim  dimKind = 4
+
+	databaseDim dimKind = 5
 )
 
 // dimensions are the dictionary of a segment, as far as it is ours: numbers of

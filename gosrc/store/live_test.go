@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -308,6 +309,33 @@ func TestLiveEpisode(t *testing.T) {
 	if !l.store.RewriteOpen() || l.store.RewriteOpen() {
 		t.Error("RewriteOpen is to be true once after the start")
 	}
+}
+
+func TestLiveFastPath(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	began := l.now
+	slots := history.Slots{Each: 16, MaxLocks: 64}
+	l.flushed(l.push(time.Second, history.Batch{
+		Seconds: []history.Second{
+			{At: began, Sampled: time.Second, Clients: time.Second, Slots: slots, FastPath: []history.FastPath{
+				{Database: l.databaseOID(), Sessions: 3, SlotsMax: 16, Full: 2, Spilled: 86},
+				{Database: 0, Sessions: 1, SlotsMax: 9, Spilled: history.NotLooked}}},
+			{At: began.Add(time.Second), Sampled: time.Second},
+		},
+		Hungry: []history.LockHungry{{At: began, Last: began.Add(time.Second), Slots: slots, Statements: []history.HungryStatement{
+			{Database: l.databaseOID(), Role: 10, QueryID: 77, Locks: 102, SlotsMax: 16, Spilled: 86, Looks: 10, LooksFull: 9, Sessions: 2},
+			{Database: l.databaseOID(), Role: 10, QueryID: 78, Locks: 11, SlotsMax: 11, Spilled: history.NotLooked, Looks: 4, Sessions: 1}}}},
+	}))
+	version := strconv.Itoa(l.cfg.Server.VersionNum)
+	l.expect("2", `SELECT count(*) FROM lock_history.second`)
+	l.expect("1", `SELECT count(*) FROM lock_history.fastpath`) // of the other one there is nothing to tell
+	l.expect(l.cfg.Database+" 3 16 16 2 86 64 "+version+" lab:1", `SELECT concat_ws(' ', datname, sessions, slots_max, slots_available, sessions_full, spilled_locks_max, max_locks_per_transaction, server_version_num, node)
+		FROM lock_history.fast_path WHERE at = $1 AND datname IS NOT NULL`, began.Time())
+	l.expect("1 9 0 ?", `SELECT concat_ws(' ', sessions, slots_max, sessions_full, coalesce(spilled_locks_max::text, '?')) FROM lock_history.fast_path WHERE datname IS NULL`)
+	l.expect(l.cfg.Database+" "+l.cfg.Server.BootstrapRole+" 77 102 16 16 86 10 9 2 t", `SELECT concat_ws(' ', datname, usename, query_id, locks_max, slots_max, slots_available, spilled_locks_max, looks, looks_full, sessions, last_at = at + interval '1 s')
+		FROM lock_history.lock_hungry_queries WHERE at = $1 ORDER BY locks_max DESC LIMIT 1`, began.Time())
+	l.expect("78 11 ?", `SELECT concat_ws(' ', query_id, locks_max, coalesce(spilled_locks_max::text, '?')) FROM lock_history.lock_hungry_queries ORDER BY locks_max LIMIT 1`)
 }
 
 func TestLiveNothingToWrite(t *testing.T) {

@@ -165,6 +165,17 @@ func wantedNames(h *hand) []nameKey {
 				some = sessionKeys(some, &snapshot.Session{Database: l.Database, Role: l.Role})
 				add()
 			}
+			for k := range b.Seconds[j].FastPath {
+				some = sessionKeys(some, &snapshot.Session{Database: b.Seconds[j].FastPath[k].Database})
+				add()
+			}
+		}
+		for j := range b.Hungry {
+			for k := range b.Hungry[j].Statements {
+				s := &b.Hungry[j].Statements[k]
+				some = sessionKeys(some, &snapshot.Session{Database: s.Database, Role: s.Role})
+				add()
+			}
 		}
 		for j := range b.Short {
 			w := &b.Short[j]

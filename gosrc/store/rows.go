@@ -44,6 +44,11 @@ func columnsOf(leaf string) []string {
 			"usesysid", "usename", "query_id", "instance", "relation", "object", "fork", "block"}
 	case "second":
 		return []string{"seg", "node_id", "run", "at", "sampled_ms", "clients", "active", "idle_in_transaction", "waiting", "dims", "load_ms"}
+	case "fastpath":
+		return []string{"seg", "node_id", "run", "at", "server_version_num", "max_locks", "slots", "dims", "sessions", "slots_max", "sessions_full", "spilled_max"}
+	case "hungry":
+		return []string{"seg", "node_id", "run", "at", "last_at", "server_version_num", "max_locks", "slots", "dims", "locks_max", "slots_max", "spilled_max",
+			"looks", "looks_full", "sessions"}
 	case "gap":
 		return []string{"seg", "node_id", "run", "began", "ended", "reason", "lost", "detail", "part"}
 	default: // health_minute
@@ -104,6 +109,10 @@ func newRows(h *hand, s *session, names *Names, c *config.Config, dims *dimensio
 		}
 		for j := range b.Seconds {
 			r.second(&b.Seconds[j])
+			r.fastPath(&b.Seconds[j])
+		}
+		for j := range b.Hungry {
+			r.hungry(&b.Hungry[j])
 		}
 		for j := range b.Health {
 			r.health(&b.Health[j])
@@ -310,6 +319,36 @@ func (r *rowSet) second(s *history.Second) {
 	}
 	r.add("second", nil, r.nodeID, r.run, s.At.Time(), int32(s.Sampled.Round(time.Millisecond)/time.Millisecond),
 		average(s.Clients), average(s.Active), average(s.IdleInTransaction), average(s.Waiting), dims, ms)
+}
+
+func (r *rowSet) fastPath(s *history.Second) {
+	if len(s.FastPath) == 0 {
+		return
+	}
+	n := len(s.FastPath)
+	dims, sessions, used, full, spilled := make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n)
+	for i := range s.FastPath {
+		f := &s.FastPath[i]
+		dims[i] = r.dims.id(dimension{kind: databaseDim, database: f.Database, datname: r.encode(r.names.get(databaseKey(f.Database)))})
+		sessions[i], used[i], full[i], spilled[i] = f.Sessions, f.SlotsMax, f.Full, f.Spilled
+	}
+	r.add("fastpath", nil, r.nodeID, r.run, s.At.Time(), int32(r.cfg.Server.VersionNum), s.Slots.MaxLocks, s.Slots.Each,
+		dims, sessions, used, full, spilled)
+}
+
+func (r *rowSet) hungry(h *history.LockHungry) {
+	n := len(h.Statements)
+	dims, locks, used, spilled := make([]int32, n), make([]int32, n), make([]int32, n), make([]int32, n)
+	looks, full, sessions := make([]int32, n), make([]int32, n), make([]int32, n)
+	for i := range h.Statements {
+		s := &h.Statements[i]
+		dims[i] = r.dims.id(dimension{kind: queryDim,
+			database: s.Database, datname: r.encode(r.names.get(databaseKey(s.Database))),
+			role: s.Role, usename: r.encode(r.names.get(roleKey(s.Role))), queryID: s.QueryID})
+		locks[i], used[i], spilled[i], looks[i], full[i], sessions[i] = s.Locks, s.SlotsMax, s.Spilled, s.Looks, s.LooksFull, s.Sessions
+	}
+	r.add("hungry", nil, r.nodeID, r.run, h.At.Time(), h.Last.Time(), int32(r.cfg.Server.VersionNum), h.Slots.MaxLocks, h.Slots.Each,
+		dims, locks, used, spilled, looks, full, sessions)
 }
 
 func (r *rowSet) gap(g *history.Gap) {

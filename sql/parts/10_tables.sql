@@ -198,7 +198,7 @@ CREATE TABLE lock_history.dim (
     seg             smallint NOT NULL,
     node_id         integer NOT NULL,
     dim_id          integer NOT NULL,
-    kind            smallint NOT NULL,   -- 1 load, 2 LWLock, 3 page, 4 statement
+    kind            smallint NOT NULL,   -- 1 load, 2 LWLock, 3 page, 4 statement, 5 database
     wait_event_type text,                -- CPU: it did not wait
     wait_event      text,
     lwlock_mode     text,
@@ -229,6 +229,43 @@ CREATE TABLE lock_history.second (
     waiting             real NOT NULL,    -- processes that wait for a heavyweight lock
     dims                integer[] NOT NULL,
     load_ms             integer[] NOT NULL -- session time in ms
+) PARTITION BY LIST (seg);
+
+-- Use of the fast path in one second, by database; none where every process had
+-- over half of its slots free.  The arrays run in parallel.
+CREATE TABLE lock_history.fastpath (
+    seg                smallint NOT NULL,
+    node_id            integer NOT NULL,
+    run                bigint NOT NULL,
+    at                 timestamptz NOT NULL,
+    server_version_num integer NOT NULL,
+    max_locks          integer NOT NULL,   -- max_locks_per_transaction
+    slots              integer NOT NULL,   -- of each process
+    dims               integer[] NOT NULL,
+    sessions           integer[] NOT NULL, -- processes seen with relation locks
+    slots_max          integer[] NOT NULL, -- the most slots in use of one
+    sessions_full      integer[] NOT NULL, -- of these, seen with no slot left
+    spilled_max        integer[] NOT NULL  -- the most locks of one without a slot; -1: not looked for
+) PARTITION BY LIST (seg);
+
+-- The statements with most relation locks, by minute (several rows when flush()
+-- was called): those seen with half of the slots in use, or more.
+CREATE TABLE lock_history.hungry (
+    seg                smallint NOT NULL,
+    node_id            integer NOT NULL,
+    run                bigint NOT NULL,
+    at                 timestamptz NOT NULL, -- begin of the first second
+    last_at            timestamptz NOT NULL, -- and of the last
+    server_version_num integer NOT NULL,
+    max_locks          integer NOT NULL,
+    slots              integer NOT NULL,
+    dims               integer[] NOT NULL,
+    locks_max          integer[] NOT NULL,   -- the most locks of one process, with and without slots
+    slots_max          integer[] NOT NULL,
+    spilled_max        integer[] NOT NULL,   -- -1: not looked for
+    looks              integer[] NOT NULL,   -- how often a process was seen so
+    looks_full         integer[] NOT NULL,   -- of these, with no slot left
+    sessions           integer[] NOT NULL    -- the most processes in one second
 ) PARTITION BY LIST (seg);
 
 -- Times about which the history is silent.
@@ -276,7 +313,7 @@ DECLARE
     parent text;
     s      integer;
 BEGIN
-    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'deadlock', 'dim', 'second', 'gap', 'health_minute'] LOOP
+    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'deadlock', 'dim', 'second', 'fastpath', 'hungry', 'gap', 'health_minute'] LOOP
         FOR s IN 0..7 LOOP
             EXECUTE pg_catalog.format(
                 'CREATE TABLE lock_history.%I PARTITION OF lock_history.%I FOR VALUES IN (%s)
@@ -300,6 +337,7 @@ CREATE INDEX ON lock_history.actor (actor_id);
 CREATE INDEX ON lock_history.episode (wait_start, wait_end, wait_id);   -- the last two are looked up in it without the table
 CREATE INDEX ON lock_history.short_wait (at);
 CREATE INDEX ON lock_history.second (at);
+CREATE INDEX ON lock_history.fastpath (at);
 
 -- Columns are described where they are defined, above: tables are read by
 -- the views only.
@@ -314,5 +352,7 @@ COMMENT ON TABLE lock_history.short_wait IS 'internal: short waits by second';
 COMMENT ON TABLE lock_history.deadlock IS 'internal: members of deadlocks';
 COMMENT ON TABLE lock_history.dim IS 'internal: what seconds are told apart by';
 COMMENT ON TABLE lock_history.second IS 'internal: load by second';
+COMMENT ON TABLE lock_history.fastpath IS 'internal: use of the fast path by second';
+COMMENT ON TABLE lock_history.hungry IS 'internal: statements with most relation locks by minute';
 COMMENT ON TABLE lock_history.gap IS 'internal: times not watched';
 COMMENT ON TABLE lock_history.health_minute IS 'internal: cost of watching by minute';

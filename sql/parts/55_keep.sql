@@ -225,8 +225,54 @@ BEGIN
     FROM loaded AS l;
     GET DIAGNOSTICS seconds = ROW_COUNT;
 
+    -- The numbers of the dictionary mean something else in each segment: here they
+    -- are new ones, below 0.
+    WITH path AS MATERIALIZED (
+        SELECT f.seg, f.run, f.at, f.server_version_num, f.max_locks, f.slots, f.dims, f.sessions, f.slots_max, f.sessions_full, f.spilled_max
+        FROM lock_history.fastpath AS f
+        WHERE f.seg < 8 AND f.node_id = source.node_id AND f.at BETWEEN keep.since - interval '1 s' AND keep.until
+    ), hungry AS MATERIALIZED (
+        SELECT h.seg, h.run, h.at, h.last_at, h.server_version_num, h.max_locks, h.slots, h.dims, h.locks_max, h.slots_max, h.spilled_max,
+               h.looks, h.looks_full, h.sessions
+        FROM lock_history.hungry AS h
+        WHERE h.seg < 8 AND h.node_id = source.node_id AND h.at <= keep.until AND h.last_at >= keep.since - interval '1 s'
+    ), number AS MATERIALIZED (
+        SELECT u.seg, u.dim_id, -(pg_catalog.row_number() OVER (ORDER BY u.seg, u.dim_id))::integer AS new_dim
+        FROM (SELECT p.seg, d.dim_id FROM path AS p CROSS JOIN LATERAL pg_catalog.unnest(p.dims) AS d(dim_id)
+              UNION
+              SELECT h.seg, d.dim_id FROM hungry AS h CROSS JOIN LATERAL pg_catalog.unnest(h.dims) AS d(dim_id)) AS u
+    ), word AS (
+        INSERT INTO lock_history.kept_dim (
+            seg, node_id, dim_id, kind, wait_event_type, wait_event, lwlock_mode, backend_type, datid, datname,
+            usesysid, usename, query_id, instance, relation, object, fork, block)
+        SELECT 8, -new_id, n.new_dim, d.kind, d.wait_event_type, d.wait_event, d.lwlock_mode, d.backend_type, d.datid, d.datname,
+               d.usesysid, d.usename, d.query_id, d.instance, d.relation, d.object, d.fork, d.block
+        FROM number AS n
+        JOIN lock_history.dim AS d ON d.seg = n.seg AND d.dim_id = n.dim_id AND (d.node_id = source.node_id) IS TRUE
+    ), kept_path AS (
+        INSERT INTO lock_history.kept_fastpath (
+            seg, node_id, run, at, server_version_num, max_locks, slots, dims, sessions, slots_max, sessions_full, spilled_max)
+        SELECT 8, -new_id, p.run, p.at, p.server_version_num, p.max_locks, p.slots,
+               ARRAY(SELECT n.new_dim
+                     FROM pg_catalog.unnest(p.dims) WITH ORDINALITY AS d(dim_id, place)
+                     JOIN number AS n ON n.seg = p.seg AND n.dim_id = d.dim_id
+                     ORDER BY d.place),
+               p.sessions, p.slots_max, p.sessions_full, p.spilled_max
+        FROM path AS p
+    )
+    INSERT INTO lock_history.kept_hungry (
+        seg, node_id, run, at, last_at, server_version_num, max_locks, slots, dims, locks_max, slots_max, spilled_max, looks, looks_full, sessions)
+    SELECT 8, -new_id, h.run, h.at, h.last_at, h.server_version_num, h.max_locks, h.slots,
+           ARRAY(SELECT n.new_dim
+                 FROM pg_catalog.unnest(h.dims) WITH ORDINALITY AS d(dim_id, place)
+                 JOIN number AS n ON n.seg = h.seg AND n.dim_id = d.dim_id
+                 ORDER BY d.place),
+           h.locks_max, h.slots_max, h.spilled_max, h.looks, h.looks_full, h.sessions
+    FROM hungry AS h;
+
     IF waits = 0 AND short_waits = 0 AND seconds = 0
-       AND NOT EXISTS (SELECT FROM lock_history.kept_deadlock AS d WHERE d.node_id = -new_id) THEN
+       AND NOT EXISTS (SELECT FROM lock_history.kept_deadlock AS d WHERE d.node_id = -new_id)
+       AND NOT EXISTS (SELECT FROM lock_history.kept_fastpath AS f WHERE f.node_id = -new_id) THEN
         RAISE EXCEPTION 'nothing to keep: nobody was active on server "%" from % to %', source.node, keep.since, keep.until
             USING ERRCODE = 'no_data_found',
                   HINT = 'lock_history.worst_moments() lists when sessions waited, lock_history.gaps when nobody was looking.';
@@ -260,6 +306,10 @@ BEGIN
           SELECT pg_catalog.pg_column_size(m) FROM lock_history.kept_dim AS m WHERE m.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(l) FROM lock_history.kept_second AS l WHERE l.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(f) FROM lock_history.kept_fastpath AS f WHERE f.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(u) FROM lock_history.kept_hungry AS u WHERE u.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(g) FROM lock_history.kept_gap AS g WHERE g.node_id = -new_id
           UNION ALL
@@ -325,6 +375,8 @@ BEGIN
     DELETE FROM lock_history.kept_deadlock AS d WHERE d.node_id = -old_id;
     DELETE FROM lock_history.kept_dim AS m WHERE m.node_id = -old_id;
     DELETE FROM lock_history.kept_second AS l WHERE l.node_id = -old_id;
+    DELETE FROM lock_history.kept_fastpath AS f WHERE f.node_id = -old_id;
+    DELETE FROM lock_history.kept_hungry AS u WHERE u.node_id = -old_id;
     DELETE FROM lock_history.kept_gap AS g WHERE g.node_id = -old_id;
     DELETE FROM lock_history.kept_health_minute AS h WHERE h.node_id = -old_id;
 END

@@ -43,7 +43,10 @@ FROM (VALUES
     (14, 'sessions', 'SELECT * FROM lock_history.sessions'),
     (15, 'load_by', $$SELECT * FROM lock_history.load_by('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
     (16, 'blocker_statements', 'SELECT * FROM lock_history.blocker_statements'),
-    (17, 'blocker_statements()', $$SELECT * FROM lock_history.blocker_statements('2026-03-01 14:30:01+00')$$)
+    (17, 'blocker_statements()', $$SELECT * FROM lock_history.blocker_statements('2026-03-01 14:30:01+00')$$),
+    (18, 'fast_path', 'SELECT * FROM lock_history.fast_path'),
+    (19, 'lock_hungry_queries', 'SELECT * FROM lock_history.lock_hungry_queries'),
+    (20, 'fast_path_advice', 'SELECT * FROM lock_history.fast_path_advice()')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
@@ -65,7 +68,10 @@ FROM (VALUES
     (10, 'deadlocks', 'SELECT * FROM lock_history.deadlocks'),
     (11, 'load', 'SELECT * FROM lock_history.load'),
     (12, 'load_by', $$SELECT * FROM lock_history.load_by('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
-    (13, 'blocker_statements', 'SELECT * FROM lock_history.blocker_statements')
+    (13, 'blocker_statements', 'SELECT * FROM lock_history.blocker_statements'),
+    (14, 'fast_path', 'SELECT * FROM lock_history.fast_path'),
+    (15, 'lock_hungry_queries', 'SELECT * FROM lock_history.lock_hungry_queries'),
+    (16, 'fast_path_advice', 'SELECT * FROM lock_history.fast_path_advice()')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
