@@ -19,7 +19,9 @@ const (
 	// confirm is how long the mean must be above the limit for a start, or
 	// below for an end, and confirmSeconds in how many samples of a second: with
 	// a long sample_period a single one stands for a minute. A start is told
-	// within half a minute, and a spike of 10 s is none.
+	// within half a minute, and a spike of 10 s is none. For a start it must have
+	// been above by one spread more on average, or for longer: by half a spread
+	// for 40 s. What is random seldom stays far out; what is not, does.
 	confirm        = 20 * time.Second
 	confirmSeconds = 5
 
@@ -307,13 +309,13 @@ func (d *Detector) judge(i int, mean float64, now *second, o Observation) {
 	if s.above.seconds == 0 {
 		s.begin(d.began(i, limit))
 	}
-	s.above.add(now.sampled)
+	s.above.add(now.sampled, mean-limit)
 	s.follow(i, mean, o)
 	least := confirm
 	if i == total {
 		least += yield
 	}
-	if s.above.over(least) {
+	if s.above.over(least) && s.above.area >= confirm.Seconds()*(limit-s.expected)/d.band {
 		s.open, s.opened = true, d.clock
 		s.detectedAt, s.band = now.at, limit
 		s.frozen = s.expected
@@ -343,7 +345,7 @@ func (d *Detector) judgeOpen(i int, mean float64, now *second, o Observation) {
 	if s.below.seconds == 0 {
 		s.calmAt = now.at
 	}
-	s.below.add(now.sampled)
+	s.below.add(now.sampled, 0)
 	if s.below.over(confirm) {
 		if age >= levelBuckets {
 			s.rebase(mean)

@@ -35,7 +35,9 @@
 //
 // # Start and end
 //
-// It starts when the mean was above the limit for 20 s; started_at is when it
+// It starts when the mean was above the limit for 20 s, and by one spread on
+// average, or for as much longer as it is nearer: few sessions at random stay
+// above for long, but not far above for long. started_at is when it
 // began to be, less what the mean lags. It ends when it was below a lower limit
 // (expected + 0.7 of the width) for 20 s. Two episodes less than half a minute
 // apart are one. observed is the peak of the mean.

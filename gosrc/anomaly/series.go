@@ -41,9 +41,15 @@ const (
 type run struct {
 	seconds int
 	length  time.Duration
+	area    float64 // sessions above the limit times seconds
 }
 
-func (r *run) add(d time.Duration) { r.seconds++; r.length += d }
+func (r *run) add(d time.Duration, above float64) {
+	r.seconds++
+	r.length += d
+	r.area += above * d.Seconds()
+}
+
 func (r *run) over(least time.Duration) bool {
 	return r.seconds >= confirmSeconds && r.length >= least
 }
