@@ -29,6 +29,7 @@ SQL_PARTS = \
 	sql/parts/44_gaps.sql \
 	sql/parts/45_health.sql \
 	sql/parts/46_deadlocks.sql \
+	sql/parts/47_anomalies.sql \
 	sql/parts/50_forest.sql \
 	sql/parts/51_blocking_tree_at.sql \
 	sql/parts/52_worst_moments.sql \

@@ -203,7 +203,7 @@ const (
 	leastText    = 1
 	leastSession = 19
 	leastRun     = 2
-	leastBatch   = 12
+	leastBatch   = 14
 	leastEpisode = 8 + 24
 	leastEdge    = 5
 	leastShort   = 8 + 13
@@ -212,6 +212,8 @@ const (
 
 	leastDeadlock = 8 + 2
 	leastMember   = 8 + 17
+
+	leastAnomaly = 3*8 + 8
 )
 
 func (d *decoder) content() *Content {
@@ -254,6 +256,10 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 	b.Open = list(d, leastEpisode, func(e *history.Episode) { d.episode(e, b.CompleteTo) })
 	b.Short = list(d, leastShort, func(s *history.ShortWait) { d.short(s, b.CompleteTo) })
 	b.Deadlocks = list(d, leastDeadlock, func(l *history.Deadlock) { d.deadlock(l, b.CompleteTo) })
+	b.Anomalies = list(d, leastAnomaly, func(a *history.Anomaly) { d.anomaly(a, b.CompleteTo) })
+	if n := d.uint(); n > 0 {
+		b.Detector = append([]byte(nil), d.bytes(n)...)
+	}
 	b.Gaps = list(d, leastGap, func(g *history.Gap) {
 		g.Began, g.Ended = d.time(b.CompleteTo), d.time(b.CompleteTo)
 		g.Reason, g.Lost, g.Detail = history.GapReason(d.text()), d.int(), d.text()
@@ -293,6 +299,18 @@ func (d *decoder) short(s *history.ShortWait, base snapshot.Micros) {
 	s.Mode, s.QueryID, s.TextHash = lockmgr.Mode(d.int32()), d.int(), d.uint64()
 	s.RootPid, s.RootBackendStart = d.int32(), d.time(base)
 	s.Waits, s.Total, s.Longest, s.Failed = d.int(), time.Duration(d.int()), time.Duration(d.int()), d.int()
+}
+
+func (d *decoder) anomaly(a *history.Anomaly, base snapshot.Micros) {
+	a.WaitEventType = d.text()
+	a.StartedAt, a.DetectedAt, a.EndedAt = d.time(base), d.time(base), d.time(base)
+	a.End = history.AnomalyEnd(d.text())
+	for _, v := range [...]*float64{&a.Observed, &a.Expected, &a.Band} {
+		*v = math.Float64frombits(d.uint64())
+	}
+	a.LeadingEvent, a.RootPid = d.text(), d.int32()
+	f := d.byte()
+	a.Told, a.Notify = f&1 != 0, f&2 != 0
 }
 
 func (d *decoder) deadlock(l *history.Deadlock, base snapshot.Micros) {

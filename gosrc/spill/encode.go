@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"time"
 
 	"pg_lock_history/gosrc/history"
@@ -13,7 +14,7 @@ import (
 
 const (
 	magic  = "PLHspill"
-	format = 2
+	format = 3
 
 	headerBytes = len(magic) + 4 + 8
 	crcBytes    = 4
@@ -235,6 +236,12 @@ func (e *encoder) batch(b *history.Batch, from snapshot.Micros) {
 	for i := range b.Deadlocks {
 		e.deadlock(&b.Deadlocks[i], b.CompleteTo)
 	}
+	e.uint(uint64(len(b.Anomalies)))
+	for i := range b.Anomalies {
+		e.anomaly(&b.Anomalies[i], b.CompleteTo)
+	}
+	e.uint(uint64(len(b.Detector)))
+	e.batches = append(e.batches, b.Detector...)
 	e.uint(uint64(len(b.Gaps)))
 	for i := range b.Gaps {
 		e.gap(&b.Gaps[i], b.CompleteTo)
@@ -312,6 +319,20 @@ func (e *encoder) deadlock(d *history.Deadlock, base snapshot.Micros) {
 		e.tag(m.HeldTag)
 		e.int(int64(m.HeldMode))
 	}
+}
+
+func (e *encoder) anomaly(a *history.Anomaly, base snapshot.Micros) {
+	e.text(a.WaitEventType)
+	e.time(a.StartedAt, base)
+	e.time(a.DetectedAt, base)
+	e.time(a.EndedAt, base)
+	e.text(string(a.End))
+	for _, v := range [...]float64{a.Observed, a.Expected, a.Band} {
+		e.batches = binary.BigEndian.AppendUint64(e.batches, math.Float64bits(v))
+	}
+	e.text(a.LeadingEvent)
+	e.int(int64(a.RootPid))
+	e.batches = append(e.batches, flags(a.Told, a.Notify))
 }
 
 func (e *encoder) gap(g *history.Gap, base snapshot.Micros) {

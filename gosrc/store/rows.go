@@ -38,6 +38,9 @@ func columnsOf(leaf string) []string {
 	case "deadlock":
 		return []string{"seg", "node_id", "run", "at", "deadlock_id", "member", "pid", "is_victim", "waits_for", "wait_id", "actor_id",
 			"locktype", "object", "mode", "held_mode", "held_object", "database", "relation", "transactionid"}
+	case "anomaly":
+		return []string{"seg", "node_id", "run", "written_at", "started_at", "detected_at", "ended_at", "ended_as", "wait_event_type",
+			"observed", "expected", "band", "leading_event", "root_pid"}
 	case "gap":
 		return []string{"seg", "node_id", "run", "began", "ended", "reason", "lost", "detail"}
 	default: // health_minute
@@ -46,6 +49,9 @@ func columnsOf(leaf string) []string {
 			"partitions_taken", "partitions_busy", "cpu_ms", "rows_written", "rows_merged", "rows_dropped", "errors"}
 	}
 }
+
+// maxEventBytes bounds the name of a wait event; an extension's may be anything.
+const maxEventBytes = 256
 
 // rowSet is a hand turned into rows; the segment comes first in each and is
 // filled in when it is known.
@@ -94,6 +100,9 @@ func newRows(h *hand, s *session, names *Names, c *config.Config, gapsOnly bool)
 		}
 		for j := range b.Deadlocks {
 			r.deadlock(&b.Deadlocks[j])
+		}
+		for j := range b.Anomalies {
+			r.anomaly(&b.Anomalies[j], b.CompleteTo)
 		}
 		for j := range b.Health {
 			r.health(&b.Health[j])
@@ -251,6 +260,11 @@ func (r *rowSet) deadlock(d *history.Deadlock) {
 		r.add("deadlock", nil, r.nodeID, r.run, d.At.Time(), d.ID, int16(i+1), m.Session.Pid, m.IsVictim, nonZero(m.WaitsFor),
 			nonZero(m.WaitID), r.actor(m.Session), locktype, lock, mode, heldMode, held, col.Database, col.Relation, col.TransactionID)
 	}
+}
+
+func (r *rowSet) anomaly(a *history.Anomaly, writtenAt snapshot.Micros) {
+	r.add("anomaly", nil, r.nodeID, r.run, writtenAt.Time(), a.StartedAt.Time(), a.DetectedAt.Time(), when(a.EndedAt), text(string(a.End)),
+		text(a.WaitEventType), a.Observed, a.Expected, a.Band, r.text(querytext.Sanitize(a.LeadingEvent, maxEventBytes)), nonZero(a.RootPid))
 }
 
 func (r *rowSet) gap(g *history.Gap) {

@@ -194,7 +194,17 @@ BEGIN
     WHERE s.seg < 8 AND s.node_id = source.node_id AND s.at BETWEEN keep.since - interval '1 s' AND keep.until;
     GET DIAGNOSTICS short_waits = ROW_COUNT;
 
-    IF waits = 0 AND short_waits = 0 AND NOT EXISTS (SELECT FROM lock_history.kept_deadlock AS d WHERE d.node_id = -new_id) THEN
+    -- as shown, with those that last
+    INSERT INTO lock_history.kept_anomaly (
+        seg, node_id, run, written_at, started_at, detected_at, ended_at, ended_as, wait_event_type,
+        observed, expected, band, leading_event, root_pid)
+    SELECT 8, -new_id, 0, kept_now, a.started_at, a.detected_at, coalesce(a.ended_at, greatest(kept_now, a.detected_at)),
+           coalesce(a.ended_as, 'unknown'), a.wait_event_type, a.observed, a.expected, a.band, a.leading_event, a.root_pid
+    FROM lock_history.anomalies AS a
+    WHERE a.node = source.node AND a.started_at <= keep.until AND (a.ended_at IS NULL OR a.ended_at >= keep.since);
+
+    IF waits = 0 AND short_waits = 0 AND NOT EXISTS (SELECT FROM lock_history.kept_deadlock AS d WHERE d.node_id = -new_id)
+       AND NOT EXISTS (SELECT FROM lock_history.kept_anomaly AS a WHERE a.node_id = -new_id) THEN
         RAISE EXCEPTION 'nothing to keep: nobody waited on server "%" from % to %', source.node, keep.since, keep.until
             USING ERRCODE = 'no_data_found',
                   HINT = 'lock_history.worst_moments() lists when sessions waited, lock_history.gaps when nobody was looking.';
@@ -224,6 +234,8 @@ BEGIN
           SELECT pg_catalog.pg_column_size(s) FROM lock_history.kept_short_wait AS s WHERE s.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(d) FROM lock_history.kept_deadlock AS d WHERE d.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(a) FROM lock_history.kept_anomaly AS a WHERE a.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(g) FROM lock_history.kept_gap AS g WHERE g.node_id = -new_id
           UNION ALL
@@ -287,6 +299,7 @@ BEGIN
     DELETE FROM lock_history.kept_actor AS a WHERE a.node_id = -old_id;
     DELETE FROM lock_history.kept_short_wait AS s WHERE s.node_id = -old_id;
     DELETE FROM lock_history.kept_deadlock AS d WHERE d.node_id = -old_id;
+    DELETE FROM lock_history.kept_anomaly AS a WHERE a.node_id = -old_id;
     DELETE FROM lock_history.kept_gap AS g WHERE g.node_id = -old_id;
     DELETE FROM lock_history.kept_health_minute AS h WHERE h.node_id = -old_id;
 END
