@@ -11,6 +11,7 @@
 //	locks  -> waitgraph.Build         only when the waiters changed, or every 100 ms
 //	sessions -> tracker.Walk          details of those who take part
 //	live.Area -> the live area        after each walk, and when waits have ended
+//	anomaly.Second            is the load of this second unusual
 //	tracker.Drain -> queue.Push       once every flush period
 //
 // A quiet second costs one turn.

@@ -82,6 +82,9 @@ type Sink interface {
 	Status() SinkStatus
 	// RewriteOpen reports, once each time, that all open episodes are needed again.
 	RewriteOpen() bool
+	// DetectorState returns, once, what an earlier life has left of the anomaly
+	// detector, nil for nothing; known is false until that can be told.
+	DetectorState() (state []byte, known bool)
 	Configure(config.Config)
 	Poke()
 	// AskedForSlot reports whether a connection to this server waits to be told
@@ -117,6 +120,8 @@ type Sampler struct {
 	cache   *sessionCache
 	health  healthMeter
 	live    liveView
+
+	anomalies anomalyWatch
 
 	// Buffers that the probes fill; made once, grown when something did not fit.
 	wake     Wake
@@ -176,6 +181,7 @@ func New(o Options) *Sampler {
 		queue:   make([]snapshot.Queued, o.MaxProcesses),
 	}
 	s.live = newLiveView(o)
+	s.anomalies = newAnomalyWatch(o.Config)
 	return s
 }
 
@@ -315,12 +321,18 @@ func (s *Sampler) deadline() Monotonic {
 
 // pendingWork reports whether the next flush will have something to hand over.
 func (s *Sampler) pendingWork() bool {
-	return s.watchesWaits() || s.tracker.Pending() || s.tracker.Undecided() || len(s.gaps) > 0
+	return s.mustBeat() || s.tracker.Pending() || s.tracker.Undecided() || len(s.gaps) > 0 || len(s.anomalies.news) > 0
 }
 
 // watchesWaits reports whether somebody waits, as far as we look: while
 // sampling is off the heartbeat must not keep what was open alive.
 func (s *Sampler) watchesWaits() bool { return len(s.known) > 0 && s.period() > 0 }
+
+// mustBeat reports whether something is open that the tables would take for
+// dead without a heartbeat.
+func (s *Sampler) mustBeat() bool {
+	return s.watchesWaits() || s.period() > 0 && s.anomalies.isAlive(s.wake.Now)
+}
 
 func (s *Sampler) waitFailed(err error) error {
 	s.errors++
@@ -573,17 +585,21 @@ func (s *Sampler) flush(asked, final bool) {
 		s.showLive()
 	}
 	s.live.closed = 0
-	d := s.tracker.Drain(w.Now, episode.DrainOptions{RewriteOpen: s.o.Sink.RewriteOpen(), Final: final})
+	rewrite := s.o.Sink.RewriteOpen()
+	d := s.tracker.Drain(w.Now, episode.DrainOptions{RewriteOpen: rewrite, Final: final})
+	unusual := s.drainAnomalies(w.Now, rewrite)
 	s.merged += d.Merged
 	if asked {
 		s.health.close(w.Now, s.counters())
 	}
-	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(s.gaps) > 0 || s.watchesWaits()
+	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(unusual) > 0 || len(s.gaps) > 0 || s.mustBeat()
 	var health []history.Health
 	if s.health.due(w.Now, busy) {
 		health = s.health.take()
 		busy = true
 	}
+	detector := s.detectorState(w.Now, busy, final)
+	busy = busy || detector != nil
 	if !busy && w.Now.Sub(s.lastPush) < min(idlePush, s.o.Config.Retention/pushesInRetention) && w.Now >= s.lastPush {
 		return
 	}
@@ -592,12 +608,14 @@ func (s *Sampler) flush(asked, final bool) {
 	s.o.Sink.Push(&history.Batch{
 		Number:     s.number,
 		CompleteTo: w.Now,
-		Waiting:    s.watchesWaits(),
+		Waiting:    s.mustBeat(),
 		OldestOpen: s.tracker.OldestOpen(w.Now),
 		Closed:     d.Closed,
 		Open:       d.Open,
 		Short:      d.Short,
 		Deadlocks:  d.Deadlocks,
+		Anomalies:  unusual,
+		Detector:   detector,
 		Gaps:       s.gaps,
 		Health:     health,
 		Ticket:     s.ticket,
@@ -701,6 +719,7 @@ func (s *Sampler) reload() {
 			s.tracker.Configure(trackerConfig(c))
 			s.o.Sink.Configure(c)
 			s.live.area.Configure(liveSettings(c))
+			s.anomalies.detector.Configure(detectorConfig(c))
 			s.o.Log.Over(keySettings)
 			s.nextFlush = min(s.nextFlush, s.wake.NowNs+Monotonic(c.FlushPeriod)) // not only after the old period
 			return

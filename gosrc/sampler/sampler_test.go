@@ -269,7 +269,10 @@ type recorder struct {
 	closed     int
 	tags       []lockmgr.Tag
 	asksSlot   bool
-	told       []bool // whether a slot is to spare
+	detector   []byte // left by an earlier life
+
+	detectorLate bool   // and not yet read
+	told         []bool // whether a slot is to spare
 }
 
 func (r *recorder) Push(b *history.Batch) {
@@ -291,10 +294,11 @@ func (r *recorder) RewriteOpen() bool {
 	r.rewrite = false
 	return rewrite
 }
-func (r *recorder) Configure(c config.Config) { r.configured = append(r.configured, c) }
-func (r *recorder) Poke()                     { r.poked++ }
-func (r *recorder) Close()                    { r.closed++ }
-func (r *recorder) AskedForSlot() bool        { return r.asksSlot }
+func (r *recorder) DetectorState() ([]byte, bool) { return r.detector, !r.detectorLate }
+func (r *recorder) Configure(c config.Config)     { r.configured = append(r.configured, c) }
+func (r *recorder) Poke()                         { r.poked++ }
+func (r *recorder) Close()                        { r.closed++ }
+func (r *recorder) AskedForSlot() bool            { return r.asksSlot }
 func (r *recorder) TellSlot(spare bool) {
 	r.asksSlot = false
 	r.told = append(r.told, spare)
