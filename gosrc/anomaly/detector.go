@@ -317,6 +317,7 @@ func (d *Detector) judge(i int, mean float64, now *second, o Observation) {
 	}
 	if s.above.over(least) && s.above.area >= confirm.Seconds()*(limit-s.expected)/d.band {
 		s.open, s.opened = true, d.clock
+		s.allowed, s.allowedAt = 0, d.clock
 		s.detectedAt, s.band = now.at, limit
 		s.frozen = s.expected
 		s.below = run{}
@@ -329,6 +330,9 @@ func (d *Detector) judgeOpen(i int, mean float64, now *second, o Observation) {
 	s := &d.series[i]
 	s.excess = mean - s.frozen
 	age := d.clock - s.opened
+	if s.allowedAt != d.clock { // once in a bucket
+		s.allowed, s.allowedAt = s.drift(age), d.clock
+	}
 	switch {
 	case d.band <= 0:
 		d.end(i, now.at, history.EndSwitchedOff)
@@ -337,7 +341,7 @@ func (d *Detector) judgeOpen(i int, mean float64, now *second, o Observation) {
 		s.rebase(s.lately(mean))
 		d.end(i, now.at, history.EndNewLevel)
 		return
-	case mean > s.frozen+hysteresis*(s.band-s.frozen)+s.drift(age):
+	case mean > s.frozen+hysteresis*(s.band-s.frozen)+s.allowed:
 		s.below = run{}
 		s.follow(i, mean, o)
 		return

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 	"time"
+	"unsafe"
 
 	"pg_lock_history/gosrc/history"
 	"pg_lock_history/gosrc/snapshot"
@@ -254,17 +255,38 @@ func check(t *testing.T, w *world, from, to time.Duration) {
 
 func TestTwoEpisodesCloseBy(t *testing.T) {
 	w := newWorld(t).busy(day)
-	w.episode(day, 3*time.Minute, content, 30)
-	w.episode(day+4*time.Minute, 3*time.Minute, content, 30)
-	w.run(day + 9*time.Minute)
+	const length, between = 8 * time.Minute, time.Minute // most of what the level is made of
+	w.episode(day, length, content, 30)
+	w.episode(day+length+between, length, content, 30)
+	w.run(day + 2*length + 3*time.Minute)
 	starts, ends := of(w.starts, "LWLock"), of(w.ends, "LWLock")
 	if len(starts) != 2 || len(ends) != 2 {
 		t.Fatalf("%d starts, %d ends, want two", len(starts), len(ends))
 	}
-	within(t, "first end", ends[0].ended, day+3*time.Minute, day+4*time.Minute)
-	within(t, "second start", starts[1].started, day+4*time.Minute-noisy, day+4*time.Minute+10*time.Second)
+	within(t, "first end", ends[0].ended, day+length, day+length+between)
+	within(t, "second start", starts[1].started, day+length+between-noisy, day+length+between+10*time.Second)
 	if math.Abs(starts[0].Band-starts[1].Band) > 2 {
 		t.Errorf("bands %.1f and %.1f: the first one has moved it", starts[0].Band, starts[1].Band)
+	}
+}
+
+// What hovers about the limit is one anomaly, not many.
+func TestItEndsWellBelowTheLimit(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		rest  float64 // after 2 minutes, of a limit of 3
+		lasts bool
+	}{{"a little below", 2.5, true}, {"well below", 2, false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := newWorld(t)
+			w.steady = true
+			w.episode(2*time.Hour, 2*time.Minute, rowLock, 20)
+			w.episode(2*time.Hour+2*time.Minute, 5*time.Minute, rowLock, tt.rest)
+			w.run(2*time.Hour + 7*time.Minute)
+			if lasts := len(of(w.ends, "Lock")) == 0; lasts != tt.lasts {
+				t.Errorf("goes on: %t, want %t", lasts, tt.lasts)
+			}
+		})
 	}
 }
 
@@ -556,6 +578,12 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 	if len(of(w.starts, "Extension")) != 1 {
 		t.Errorf("%+v", w.starts)
+	}
+}
+
+func TestSize(t *testing.T) {
+	if n := unsafe.Sizeof(Detector{}); n > 17<<10 {
+		t.Errorf("a detector takes %d bytes, doc.go says 16 kB", n)
 	}
 }
 

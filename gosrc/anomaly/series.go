@@ -90,6 +90,8 @@ type series struct {
 	detectedAt snapshot.Micros
 	calmAt     snapshot.Micros // begin of below
 	frozen     float64         // expected when it started
+	allowed    float64         // what drift said at allowedAt, a time of the detector's clock
+	allowedAt  int64
 	band       float64
 	peak       float64
 	events     []eventTime // kept from one to the next

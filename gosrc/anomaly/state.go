@@ -102,6 +102,7 @@ func (d *Detector) absorbSeries(i int, n *series, fresh bool, clock int64) {
 		spread, histories, h := s.spread, s.histories, s.history
 		opened := d.clock + n.opened
 		*s, n.events = *n, nil
+		s.allowedAt = -1
 		s.opened, s.spread, s.histories, s.history = opened, spread, histories, h
 	} else if !s.open {
 		if fresh {
@@ -334,7 +335,7 @@ func (d *decoder) series(s *series, clock int64) {
 		return
 	}
 	s.open, s.told = true, flags&2 != 0
-	s.opened = clock - d.int()
+	s.opened, s.allowedAt = clock-d.int(), -1
 	s.startedAt, s.detectedAt = snapshot.Micros(d.int()), snapshot.Micros(d.int())
 	d.check(s.opened <= clock && s.opened >= clock-2*acceptAfter && s.startedAt > 0 && s.detectedAt > 0)
 	s.frozen, s.band, s.peak = d.float(), d.float(), d.float()

@@ -216,7 +216,7 @@ func FuzzRestore(f *testing.F) {
 		for _, late := range []bool{false, true} {
 			d := New(Config{Band: 3})
 			if late {
-				for k := range 30 {
+				for k := range 12 {
 					d.Second(Observation{Second: &history.Second{At: t0.Add(time.Duration(k) * time.Second), Sampled: time.Second}})
 				}
 			}
@@ -230,7 +230,7 @@ func FuzzRestore(f *testing.F) {
 				}
 			}
 			at := max(d.last, t0)
-			for k := range 2000 {
+			for k := range 300 {
 				sec := history.Second{At: at.Add(time.Duration(k+1) * time.Second), Sampled: time.Second,
 					Loads: []history.Load{{EventType: "Lock", Event: "tuple", Time: time.Duration(k%200) * time.Second}}}
 				for _, e := range d.Second(Observation{Second: &sec}) {

@@ -115,6 +115,7 @@ func (s *Sampler) drainAnomalies(at snapshot.Micros, rewrite bool) []history.Ano
 		}
 	}
 	a.rewrite, a.refreshed = false, at
+	a.save = true // with the rows: another life must not show less than this one did
 	a.shown = append(a.shown[:0], a.open...)
 	return out
 }

@@ -100,6 +100,11 @@ func TestAnomalyIsWrittenAndTold(t *testing.T) {
 	if n := len(w.since(from)); n < 8 || n > 12 || len(notified(w.since(from))) != 0 {
 		t.Errorf("%d rows in 5 minutes in which it got worse", n)
 	}
+	for _, b := range w.sink.batches[from:] {
+		if len(b.Anomalies) > 0 != (len(b.Detector) > 0) {
+			t.Errorf("%d rows with a state of %d bytes: after a crash they would go back", len(b.Anomalies), len(b.Detector))
+		}
+	}
 	// For a new segment at once.
 	from = len(w.sink.batches)
 	w.sink.rewrite = true

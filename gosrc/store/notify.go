@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 	"unicode/utf16"
@@ -136,6 +137,10 @@ func (w *writer) notify(ctx context.Context, payloads []string) {
 		return
 	}
 	w.st.NoticesDropped += uint64(len(payloads))
+	if errors.Is(err, context.Canceled) || w.ends() && serverEnds(err) {
+		w.disconnect() // a shutdown, and need not hear of it
+		return
+	}
 	w.st.Errors++
 	w.log.Add(report.Message{Level: report.Warning, Key: keyNotice, Text: fmt.Sprintf("could not notify listeners on %s of an anomaly", channel),
 		Detail: cut(err.Error(), maxDetailBytes), Hint: "It is in lock_history.anomalies; listeners do not get it any more."})
