@@ -228,7 +228,7 @@ func (d *Detector) moveTo(at snapshot.Micros) {
 	d.closeBucket()
 	passed := int64(1)
 	if begin > d.bucket {
-		// A day stands for any longer time: all that is compared has gone then.
+		// This stands for any longer time: all that is compared has gone then.
 		passed = min(int64((begin-d.bucket)/bucketSize), int64(driftSteps*levelBuckets))
 	}
 	for step := d.clock/levelBuckets + 1; step <= (d.clock+passed)/levelBuckets; step++ {

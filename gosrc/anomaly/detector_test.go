@@ -270,6 +270,59 @@ func TestTwoEpisodesCloseBy(t *testing.T) {
 	}
 }
 
+// After three hours the level of before is no more.
+func TestLevelAfterALongIncident(t *testing.T) {
+	w := newWorld(t)
+	w.steady = true
+	w.usual[content] = sine(10, 8, day)
+	from := 2*day - 90*time.Minute // rises fastest, and has been seen to
+	w.episode(from, 3*time.Hour, content, 40)
+	w.run(from + 3*time.Hour + time.Minute)
+	if len(of(w.ends, "LWLock")) != 1 {
+		t.Fatalf("%+v", w.ends)
+	}
+	if is, want := w.d.series[2].expected, w.usual[content](w.now); math.Abs(is-want) > 0.5 {
+		t.Errorf("%.1f are expected where %.1f are usual", is, want)
+	}
+}
+
+func TestLimit(t *testing.T) {
+	tests := []struct {
+		name                      string
+		expected, hour, deviation float64
+		buckets                   int
+		want                      float64
+	}{
+		{"nothing known of its spread", 0, 0, 0, levelBuckets, 3},
+		{"a part of it", 100, 0, 0, levelBuckets, 125},
+		{"by the root, and the square", 16, 0, 1, levelBuckets, 16 + 3*4 + 9.0/4},
+		{"by the hour, when it was more", 4, 16, 1, levelBuckets, 4 + 3*4 + 9.0/4},
+		{"an uncertain level", 16, 0, 1 / math.Sqrt2, settle, 16 + 3*4 + 9.0/4},
+	}
+	for _, tt := range tests {
+		s := series{expected: tt.expected, hour: tt.hour, deviation: tt.deviation}
+		s.level.n = tt.buckets
+		if got := s.limit(3); math.Abs(got-tt.want) > 1e-9 {
+			t.Errorf("%s: %.3f, want %.3f", tt.name, got, tt.want)
+		}
+	}
+}
+
+// Just above the limit takes longer.
+func TestHowFarDecidesHowSoon(t *testing.T) {
+	for aas, want := range map[float64]time.Duration{3.25: 88 * time.Second, 3.5: 48 * time.Second, 4: 29 * time.Second, 30: 20 * time.Second} {
+		w := newWorld(t)
+		w.steady = true
+		w.episode(2*time.Hour, 10*time.Minute, rowLock, aas)
+		w.run(2*time.Hour + 10*time.Minute)
+		s := of(w.starts, "Lock")
+		if len(s) != 1 {
+			t.Fatalf("%g sessions: %+v", aas, s)
+		}
+		within(t, "detection", s[0].detected-2*time.Hour, want-2*time.Second, want+2*time.Second)
+	}
+}
+
 // What hovers about the limit is one anomaly, not many.
 func TestItEndsWellBelowTheLimit(t *testing.T) {
 	for _, tt := range []struct {
@@ -582,8 +635,8 @@ func TestEventsAreBounded(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
-	if n := unsafe.Sizeof(Detector{}); n > 17<<10 {
-		t.Errorf("a detector takes %d bytes, doc.go says 16 kB", n)
+	if n := unsafe.Sizeof(Detector{}); n > 19_000 {
+		t.Errorf("a detector takes %d bytes, doc.go says 19 kB", n)
 	}
 }
 

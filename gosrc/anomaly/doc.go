@@ -46,7 +46,7 @@
 // be for ever: after 6 hours it is the usual load, and ends as new level. And
 // the load goes on to swing below it: a load that rises over the day would
 // never get below a limit of three hours ago. So the lower limit is let up by as
-// much as the level usually (19 of 20 times in the last 24 hours) rises in that
+// much as the level usually (19 of 20 times in the last 31 hours) rises in that
 // time, and once it has ended after more than 10 minutes the level is learnt
 // anew from there.
 //
@@ -73,7 +73,7 @@
 //
 // # Bounds
 //
-// A detector takes 16 kB, and while something is out of its band up to 64
+// A detector takes 19 kB, and while something is out of its band up to 64
 // event names for each series. A second allocates nothing unless something
 // starts or ends.
 package anomaly

@@ -23,8 +23,9 @@ const (
 	sure   = 30
 	unsure = math.Sqrt2
 
-	// driftSteps levels, one every 10 minutes: how the level moves in a day.
-	driftSteps = 144
+	// driftSteps levels, one every 10 minutes: how the level moves. A day, and the
+	// 6 hours that an anomaly may last, so that its own time of yesterday is there.
+	driftSteps = 186
 	// hourSteps of them make an hour.
 	hourSteps = 6
 	// driftPairs is how many comparisons make a drift.
