@@ -511,7 +511,9 @@ func TestRootOfLocks(t *testing.T) {
 	w.episode(w.now, 5*time.Minute, walSync, 5)
 	w.run(w.now + 3*time.Second)
 	w.root = 4711
-	w.run(w.now + 7*time.Minute)
+	w.run(w.now + 4*time.Minute + 50*time.Second)
+	w.root = 88 // as do the last ones
+	w.run(w.now + 2*time.Minute)
 	for kind, want := range map[string]int32{"Lock": 4711, "": 4711, "IO": 0} {
 		if e := of(w.ends, kind); len(e) != 1 || e[0].RootPid != want {
 			t.Errorf("%q: %+v, want root %d", kind, e, want)
@@ -586,6 +588,48 @@ func TestGapsAndClocks(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What came before a clock was set back has no place in a mean.
+func TestSetBackBeginsANewMean(t *testing.T) {
+	w := newWorld(t)
+	w.sample = 3 * time.Second
+	w.run(9 * time.Second)
+	before := w.d.filled
+	w.shift = -5 * time.Second
+	w.run(12 * time.Second)
+	if before != 3 || w.d.filled != 1 {
+		t.Errorf("%d seconds in the mean, then %d; want 3 and 1", before, w.d.filled)
+	}
+}
+
+func TestSpread(t *testing.T) {
+	var p spread
+	fill := func(n int, z float64) {
+		for range n {
+			p.add(z)
+		}
+	}
+	near := func(what string, want float64) {
+		t.Helper()
+		if got := p.deviation() / normal; math.Abs(got-want) > 0.1*want {
+			t.Errorf("%s: median %.3f, want %.3f", what, got, want)
+		}
+	}
+	near("nothing", 0)
+	fill(200, 0.01)
+	near("less than counts", 0)
+	fill(blockBuckets*blocks, 0.5)
+	near("half", 0.5)
+	if want := blockBuckets*(blocks-1) + 200%blockBuckets; p.total != want {
+		t.Errorf("%d are known, want %d", p.total, want)
+	}
+	fill(blockBuckets*5/4, 2)
+	near("noisier for half an hour", 2)
+	fill(3*blockBuckets, 0.1)
+	near("and calm again: the 6 hours count", 0.5)
+	fill(1, 1e9)
+	near("one that is far out", 0.5)
 }
 
 func TestSwitchedOffEndsWhatIsOpen(t *testing.T) {

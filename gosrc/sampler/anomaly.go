@@ -32,7 +32,6 @@ type anomalyWatch struct {
 	restored  bool              // what the life before knew has come, if there was anything
 	news      []history.Anomaly // since the last flush
 	save      bool              // the state belongs with them
-	rewrite   bool              // the open ones have to be written
 	seen      bool              // a second since the state was last saved
 	lastAt    snapshot.Micros   // begin of the last second
 	savedAt   snapshot.Micros
@@ -70,7 +69,7 @@ func (s *Sampler) observe(sec *history.Second, root int32) {
 }
 
 // restoreDetector takes over what the life before knew. What it left open goes
-// on, and is written as of this life.
+// on, and is written with the next flush, as of this life: nothing is shown yet.
 func (s *Sampler) restoreDetector(state []byte) {
 	a := &s.anomalies
 	a.restored = true
@@ -80,9 +79,7 @@ func (s *Sampler) restoreDetector(state []byte) {
 	if err := a.detector.Restore(state); err != nil {
 		s.errors++
 		s.o.Log.Add(report.Message{Level: report.Warning, Key: keyDetector, Text: "what is usual load is learnt anew: " + err.Error()})
-		return
 	}
-	a.rewrite = a.detector.IsOpen()
 }
 
 // isAlive reports whether an anomaly is open and looked at. When the load is
@@ -98,10 +95,9 @@ func (s *Sampler) drainAnomalies(at snapshot.Micros, rewrite bool) []history.Ano
 	out := a.news
 	a.news = nil
 	if len(out) == 0 && !a.detector.IsOpen() {
-		a.rewrite, a.shown = false, a.shown[:0]
+		a.shown = a.shown[:0]
 		return nil
 	}
-	rewrite = rewrite || a.rewrite
 	a.open = a.detector.Open(a.open[:0])
 	switch due := at.Sub(a.refreshed) >= refreshEvery || at < a.refreshed; {
 	case rewrite, due && worse(a.shown, a.open):
@@ -114,7 +110,7 @@ func (s *Sampler) drainAnomalies(at snapshot.Micros, rewrite bool) []history.Ano
 			out = append(out, x)
 		}
 	}
-	a.rewrite, a.refreshed = false, at
+	a.refreshed = at
 	a.save = true // with the rows: another life must not show less than this one did
 	a.shown = append(a.shown[:0], a.open...)
 	return out

@@ -105,7 +105,8 @@ func TestAnomalyIsWrittenAndTold(t *testing.T) {
 			t.Errorf("%d rows with a state of %d bytes: after a crash they would go back", len(b.Anomalies), len(b.Detector))
 		}
 	}
-	// For a new segment at once.
+	// For a new segment at once, also when nothing has changed.
+	w.waiting(35, w.now+2*time.Minute)
 	from = len(w.sink.batches)
 	w.sink.rewrite = true
 	w.waiting(35, w.now+time.Second)
@@ -120,6 +121,11 @@ func TestAnomalyIsWrittenAndTold(t *testing.T) {
 	}
 	if len(w.log) != 1 || w.log[0].Level != report.Info || !strings.Contains(w.log[0].Text, "is over: waiting for Lock, up to 35.0 sessions") {
 		t.Errorf("log %+v", w.log)
+	}
+	for _, b := range w.sink.batches[from:] {
+		if len(notified(b.Anomalies)) > 0 && len(b.Detector) == 0 {
+			t.Error("its end came without the state: after a crash it would go on")
+		}
 	}
 	if last := w.sink.batches[len(w.sink.batches)-1]; last.Waiting {
 		t.Error("the heartbeat goes on after it")
@@ -140,6 +146,7 @@ func TestAnomalyGoesOnInTheNextLife(t *testing.T) {
 		now := w.now
 		w = newWatcher(t, &recorder{detector: state, detectorLate: late})
 		w.now = now
+		w.gaps = append(w.gaps, history.Gap{Began: start, Ended: start + 1}) // something else to write
 		w.waiting(30, w.now+20*time.Second)
 		if late {
 			for _, b := range w.sink.batches {
