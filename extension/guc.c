@@ -97,6 +97,17 @@ check_conninfo(char **newval, void **extra, GucSource source)
 	return false;
 }
 
+/* A band of less than one spread would be left every other minute. */
+static bool
+check_anomaly_band(double *newval, void **extra, GucSource source)
+{
+	if (*newval == 0.0 || *newval >= 1.0)
+		return true;
+	GUC_check_errdetail("pg_lock_history.anomaly_band must be 0, or from 1 to 100.");
+	GUC_check_errhint("0 switches the detection off, 3 is the default, more reports less.");
+	return false;
+}
+
 static bool
 check_node_name(char **newval, void **extra, GucSource source)
 {
@@ -225,10 +236,10 @@ plh_define_settings(void)
 							 &hot_page_budget, 1.0, 0.0, 100.0, PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
 	DefineCustomRealVariable("pg_lock_history.anomaly_band",
-							 "Reserved for the width of the band of usual load; has no effect in this version.",
-							 NULL,
-							 &anomaly_band, 3.0, 1.0, 100.0, PGC_SIGHUP, 0,
-							 NULL, NULL, NULL);
+							 "Width of the band of usual load, in spreads; 0 looks for no anomalies.",
+							 "More waiting sessions than that, for 20 seconds, are an anomaly.",
+							 &anomaly_band, 3.0, 0.0, 100.0, PGC_SIGHUP, 0,
+							 check_anomaly_band, NULL, NULL);
 	DefineCustomIntVariable("pg_lock_history.memory_limit",
 							"Memory of the worker; half of it may hold facts that wait to be written.",
 							NULL,
@@ -290,6 +301,7 @@ plh_append_settings(StringInfo out)
 	plh_json_int(out, "max_rows_per_second", max_rows_per_second);
 	plh_json_string(out, "query_text", query_text_options[query_text].name);
 	plh_json_int(out, "query_length", query_length);
+	plh_json_real(out, "anomaly_band", anomaly_band);
 	plh_json_int(out, "memory_limit_mb", memory_limit);
 	plh_json_bool(out, "allow_published", allow_published);
 	plh_json_string(out, "log_level", log_level_options[log_level].name);

@@ -317,6 +317,7 @@ extern int32_t plh_probe_spare_slot(int32_t *spare);
 /* Members of a JSON object; out ends with the object's "{" or its last member. */
 extern void plh_json_string(StringInfo out, const char *key, const char *value);
 extern void plh_json_int(StringInfo out, const char *key, int64 value);
+extern void plh_json_real(StringInfo out, const char *key, double value);
 extern void plh_json_bool(StringInfo out, const char *key, bool value);
 
 /* In probe_sessions.c: the status entry of a process, NULL when there is none. */

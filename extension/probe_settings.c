@@ -33,6 +33,13 @@ plh_json_int(StringInfo out, const char *key, int64 value)
 	appendStringInfo(out, "%s\"%s\":" INT64_FORMAT, out->data[out->len - 1] == '{' ? "" : ",", key, value);
 }
 
+/* value must be finite: JSON has no other numbers */
+void
+plh_json_real(StringInfo out, const char *key, double value)
+{
+	appendStringInfo(out, "%s\"%s\":%.17g", out->data[out->len - 1] == '{' ? "" : ",", key, value);
+}
+
 void
 plh_json_bool(StringInfo out, const char *key, bool value)
 {

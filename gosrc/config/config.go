@@ -31,9 +31,10 @@ type Config struct {
 	MinDuration      time.Duration
 	MaxRowsPerSecond int
 	QueryText        querytext.Mode
-	QueryLength      int   // bytes
-	MemoryLimit      int64 // bytes
-	AllowPublished   bool  // history may be sent to subscribers
+	QueryLength      int     // bytes
+	AnomalyBand      float64 // in spreads; 0: anomalies are not looked for
+	MemoryLimit      int64   // bytes
+	AllowPublished   bool    // history may be sent to subscribers
 	LogLevel         string
 	Server           Server
 }
@@ -75,24 +76,25 @@ func (e *SettingError) Error() string {
 // object is the JSON as the shim writes it: units in the names.
 type object struct {
 	Settings struct {
-		Enabled          bool   `mapstructure:"enabled"`
-		TrackLocks       bool   `mapstructure:"track_locks"`
-		TrackLoad        bool   `mapstructure:"track_load"`
-		Database         string `mapstructure:"database"`
-		ConnInfo         string `mapstructure:"conninfo"`
-		LocalConnInfo    string `mapstructure:"local_conninfo"`
-		NodeName         string `mapstructure:"node_name"`
-		SamplePeriodMs   int64  `mapstructure:"sample_period_ms"`
-		FlushPeriodMs    int64  `mapstructure:"flush_period_ms"`
-		RetentionS       int64  `mapstructure:"retention_s"`
-		MaxSizeMB        int64  `mapstructure:"max_size_mb"`
-		MinDurationMs    int64  `mapstructure:"min_duration_ms"`
-		MaxRowsPerSecond int    `mapstructure:"max_rows_per_second"`
-		QueryText        string `mapstructure:"query_text"`
-		QueryLength      int    `mapstructure:"query_length"`
-		MemoryLimitMB    int64  `mapstructure:"memory_limit_mb"`
-		AllowPublished   bool   `mapstructure:"allow_published"`
-		LogLevel         string `mapstructure:"log_level"`
+		Enabled          bool    `mapstructure:"enabled"`
+		TrackLocks       bool    `mapstructure:"track_locks"`
+		TrackLoad        bool    `mapstructure:"track_load"`
+		Database         string  `mapstructure:"database"`
+		ConnInfo         string  `mapstructure:"conninfo"`
+		LocalConnInfo    string  `mapstructure:"local_conninfo"`
+		NodeName         string  `mapstructure:"node_name"`
+		SamplePeriodMs   int64   `mapstructure:"sample_period_ms"`
+		FlushPeriodMs    int64   `mapstructure:"flush_period_ms"`
+		RetentionS       int64   `mapstructure:"retention_s"`
+		MaxSizeMB        int64   `mapstructure:"max_size_mb"`
+		MinDurationMs    int64   `mapstructure:"min_duration_ms"`
+		MaxRowsPerSecond int     `mapstructure:"max_rows_per_second"`
+		QueryText        string  `mapstructure:"query_text"`
+		QueryLength      int     `mapstructure:"query_length"`
+		AnomalyBand      float64 `mapstructure:"anomaly_band"`
+		MemoryLimitMB    int64   `mapstructure:"memory_limit_mb"`
+		AllowPublished   bool    `mapstructure:"allow_published"`
+		LogLevel         string  `mapstructure:"log_level"`
 	} `mapstructure:"settings"`
 	Server struct {
 		VersionNum                   int      `mapstructure:"version_num"`
@@ -164,6 +166,9 @@ func (o *object) config() (Config, error) {
 			return Config{}, &SettingError{settingName(n.key), n.value, fmt.Sprintf("must be from %d to %d", n.min, n.max)}
 		}
 	}
+	if b := s.AnomalyBand; b != 0 && !(b >= 1 && b <= 100) {
+		return Config{}, &SettingError{settingName("settings.anomaly_band"), b, "must be 0, or from 1 to 100"}
+	}
 	mode, err := querytext.ParseMode(s.QueryText)
 	if err != nil {
 		return Config{}, &SettingError{settingName("settings.query_text"), s.QueryText, err.Error()}
@@ -188,6 +193,7 @@ func (o *object) config() (Config, error) {
 		MaxRowsPerSecond: s.MaxRowsPerSecond,
 		QueryText:        mode,
 		QueryLength:      s.QueryLength,
+		AnomalyBand:      s.AnomalyBand,
 		MemoryLimit:      s.MemoryLimitMB << 20,
 		AllowPublished:   s.AllowPublished,
 		LogLevel:         s.LogLevel,

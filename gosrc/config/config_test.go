@@ -11,7 +11,7 @@ import (
 
 const full = `{"settings":{"enabled":true,"track_locks":true,"database":"postgres","conninfo":"","local_conninfo":"","node_name":"",
 "sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,
-"query_text":"normalized","query_length":1024,"memory_limit_mb":64,"allow_published":true,"log_level":"info","something_new":1},
+"query_text":"normalized","query_length":1024,"anomaly_band":2.5,"memory_limit_mb":64,"allow_published":true,"log_level":"info","something_new":1},
 "server":{"version_num":150020,"port":5432,"socket_directories":["/var/run/postgresql","/tmp"],"listen_addresses":"localhost","bootstrap_role":"Admin Ä",
 "postmaster_start":800000000000001,"worker_start":800000000000002,"previous_flush":800000000000003,"system_identifier":"17446744073709551615","max_connections":100,
 "superuser_reserved_connections":3,"max_processes":132,"max_prepared_transactions":0,"data_directory":"/data","hostname":"db1","extension_version":"1.0"}}`
@@ -25,7 +25,7 @@ func TestParse(t *testing.T) {
 	if !c.Enabled || !c.TrackLocks || c.Database != "postgres" || c.SamplePeriod != 10*time.Millisecond ||
 		c.FlushPeriod != time.Second || c.Retention != 7*24*time.Hour || c.MaxSize != 1<<30 ||
 		c.MinDuration != 100*time.Millisecond || c.MaxRowsPerSecond != 1000 || c.QueryText != querytext.Normalized ||
-		c.QueryLength != 1024 || c.MemoryLimit != 64<<20 || !c.AllowPublished || c.LogLevel != "info" {
+		c.QueryLength != 1024 || c.AnomalyBand != 2.5 || c.MemoryLimit != 64<<20 || !c.AllowPublished || c.LogLevel != "info" {
 		t.Errorf("settings: %+v", c)
 	}
 	if c.NodeName != "db1:5432" {
@@ -52,6 +52,9 @@ func TestParseVariants(t *testing.T) {
 		{"size of the wrong kind", `"max_size_mb":1024`, `"max_size_mb":"much"`, "pg_lock_history.max_size"},
 		{"unknown word", `"query_text":"normalized"`, `"query_text":"half"`, "pg_lock_history.query_text"},
 		{"system identifier", `"17446744073709551615"`, `"x"`, "server fact system_identifier"},
+		{"band off", `"anomaly_band":2.5`, `"anomaly_band":0`, ""},
+		{"band too narrow", `"anomaly_band":2.5`, `"anomaly_band":0.5`, "pg_lock_history.anomaly_band"},
+		{"band negative", `"anomaly_band":2.5`, `"anomaly_band":-3`, "pg_lock_history.anomaly_band"},
 		{"port", `"port":5432`, `"port":70000`, "server fact port"},
 	}
 	for _, tt := range tests {

@@ -77,8 +77,9 @@ func (m *Meter) Active() bool { return len(m.sums) > 0 }
 // Insist has the second that goes on told for what else was in it.
 func (m *Meter) Insist() { m.insist = true }
 
-// Close ends the second. It reports false when there is nothing to tell: nobody
-// was active, and as many sessions are there as in the last one that was told.
+// Close ends the second. It reports false when there is nothing to tell, and
+// then the second has no more than its time: nobody was active, and as many
+// sessions are there as in the last one that was told.
 func (m *Meter) Close(s *snapshot.Second) (history.Second, bool) {
 	own := m.own
 	insist := m.insist
@@ -86,7 +87,7 @@ func (m *Meter) Close(s *snapshot.Second) (history.Second, bool) {
 	now := shown{clients: count(s.ClientsUs, s.SampledUs), idle: count(s.IdleInTransactionUs, s.SampledUs)}
 	if len(m.sums) == 0 && now == m.shown && !insist || s.SampledUs <= 0 {
 		clear(m.sums)
-		return history.Second{}, false
+		return history.Second{At: s.Second, Sampled: micros(s.SampledUs)}, false
 	}
 	m.shown = now
 	out := history.Second{

@@ -250,6 +250,10 @@ func size(b *history.Batch) int64 {
 		total += int64(unsafe.Sizeof(b.Hungry[i])) + int64(cap(b.Hungry[i].Statements))*int64(unsafe.Sizeof(history.HungryStatement{}))
 	}
 	total += int64(len(b.Short)) * int64(unsafe.Sizeof(history.ShortWait{}))
+	for i := range b.Anomalies {
+		total += int64(unsafe.Sizeof(b.Anomalies[i])) + int64(len(b.Anomalies[i].LeadingEvent))
+	}
+	total += int64(cap(b.Detector))
 	total += int64(len(b.Gaps)) * int64(unsafe.Sizeof(history.Gap{}))
 	total += int64(len(b.Health)) * int64(unsafe.Sizeof(history.Health{}))
 	return total

@@ -12,6 +12,7 @@
 //	sessions -> tracker.Walk          details of those who take part
 //	statements -> sessions            and what those who block did before
 //	live.Area -> the live area        after each walk, and when waits have ended
+//	anomaly.Second            is the load of this second unusual
 //	tracker.Drain -> queue.Push       once every flush period
 //
 // A quiet second costs one turn.

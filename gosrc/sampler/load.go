@@ -63,7 +63,11 @@ func (s *Sampler) readLoad(final bool) {
 		if len(paths) > 0 {
 			l.meter.Insist()
 		}
-		if done, ok := l.meter.Close(second); ok {
+		done, ok := l.meter.Close(second)
+		if done.Sampled > 0 {
+			s.observe(&done, s.root)
+		}
+		if ok {
 			if len(paths) > 0 {
 				done.Slots, done.FastPath = s.fastPath.meter.Slots(), paths
 			}

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -75,5 +76,44 @@ func TestPartsThatAreOffAreGapsOfTheirs(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What the ticks see gets to the detector, quiet seconds too, and so does the root
+// of those who wait.
+func TestUnusualLoadIsNoticed(t *testing.T) {
+	srv := &server{}
+	each := func(from, to time.Duration, sessions int, do func(*server)) {
+		for at := from; at < to; at += time.Second {
+			begin := start.Add(at)
+			srv.script = append(srv.script, moment{at: at + time.Second, reasons: WokeActivity, do: func(s *server) {
+				for i := range sessions {
+					s.runs = append(s.runs, snapshot.Run{Second: begin, Pid: int32(100 + i), TimeUs: 1_000_000, WaitEvent: 0x0300_0000, LWLockMode: snapshot.NoLWLock})
+				}
+				s.seconds = []snapshot.Second{{Second: begin, SampledUs: 1_000_000, Samples: 100}}
+				if do != nil {
+					do(s)
+				}
+			}})
+		}
+	}
+	const usual = 2 * time.Hour
+	each(0, usual, 0, nil)
+	each(usual, usual+time.Minute, 20, alterWaits)
+	srv.names = map[snapshot.NameKind]string{snapshot.NameEventType: "Lock", snapshot.NameEvent: "relation"}
+	cfg := testConfig()
+	cfg.AnomalyBand = 3
+	sink := &recorder{}
+	play(t, srv, sink, cfg, usual+time.Minute)
+	var of []string
+	for _, b := range sink.batches {
+		for i := range b.Anomalies {
+			if a := &b.Anomalies[i]; a.Notify {
+				of = append(of, fmt.Sprintf("%s %s since %v behind %d", a.WaitEventType, a.LeadingEvent, a.StartedAt.Sub(start), a.RootPid))
+			}
+		}
+	}
+	if want := fmt.Sprintf("Lock Lock:relation since %v behind %d", usual, srv.holders[0].Pid); len(of) != 1 || of[0] != want {
+		t.Errorf("anomalies %q, want %q", of, want)
 	}
 }

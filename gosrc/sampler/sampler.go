@@ -84,6 +84,9 @@ type Sink interface {
 	RewriteOpen() bool
 	// IsOurs reports whether a process of this server is a session of ours.
 	IsOurs(pid int32) bool
+	// DetectorState returns, once, what an earlier life has left of the anomaly
+	// detector, nil for nothing; known is false until that can be told.
+	DetectorState() (state []byte, known bool)
 	Configure(config.Config)
 	Poke()
 	// AskedForSlot reports whether a connection to this server waits to be told
@@ -123,6 +126,8 @@ type Sampler struct {
 
 	fastPath fastPathMeter
 
+	anomalies anomalyWatch
+
 	// Buffers that the probes fill; made once, grown when something did not fit.
 	wake     Wake
 	walk     Walk
@@ -147,9 +152,11 @@ type Sampler struct {
 	rows      rowMeter        // what that may still cost
 	rowless   []snapshot.Wait // for the tracker to fill
 	nextTurn  Monotonic
-	walkOwed  bool // the waiters changed since the last walk
-	busy      int  // walks in a row that found a partition busy
-	failed    int  // waits in a row that failed
+	walkOwed  bool          // the waiters changed since the last walk
+	root      int32         // root blocker of most of them, 0 when nobody waits or there is none
+	behind    map[int32]int // for rootOfMost to fill: waiters by group
+	busy      int           // walks in a row that found a partition busy
+	failed    int           // waits in a row that failed
 	errors    int64
 	merged    int64
 	lost      int64 // records of failed waits that were written over
@@ -181,10 +188,12 @@ func New(o Options) *Sampler {
 		locks:   make([]snapshot.Lock, o.MaxProcesses),
 		holders: make([]snapshot.Holder, firstHoldersRoom),
 		queue:   make([]snapshot.Queued, o.MaxProcesses),
+		behind:  make(map[int32]int),
 	}
 	s.live = newLiveView(o)
 	s.load = newLoadMeter(o)
 	s.fastPath = newFastPathMeter(o)
+	s.anomalies = newAnomalyWatch(o.Config)
 	return s
 }
 
@@ -340,12 +349,18 @@ func (s *Sampler) deadline() Monotonic {
 
 // pendingWork reports whether the next flush will have something to hand over.
 func (s *Sampler) pendingWork() bool {
-	return s.watchesWaits() || s.tracker.Pending() || s.tracker.Undecided() || len(s.gaps) > 0 || len(s.load.seconds) > 0
+	return s.mustBeat() || s.tracker.Pending() || s.tracker.Undecided() || len(s.gaps) > 0 || len(s.anomalies.news) > 0 || len(s.load.seconds) > 0
 }
 
 // watchesWaits reports whether somebody waits, as far as we look: while
 // sampling is off the heartbeat must not keep what was open alive.
 func (s *Sampler) watchesWaits() bool { return len(s.known) > 0 && s.tracksLocks() }
+
+// mustBeat reports whether something is open that the tables would take for
+// dead without a heartbeat.
+func (s *Sampler) mustBeat() bool {
+	return s.watchesWaits() || s.period() > 0 && s.anomalies.isAlive(s.wake.Now)
+}
 
 func (s *Sampler) waitFailed(err error) error {
 	s.errors++
@@ -408,6 +423,7 @@ func (s *Sampler) digest(found []snapshot.Wait) bool {
 	}
 	if len(s.known) == 0 {
 		s.walkOwed = false
+		s.root = 0
 		s.cache.clear()
 	}
 	return true
@@ -453,11 +469,33 @@ func (s *Sampler) walkLocks() {
 	s.readStatements(g)
 	s.tracker.Walk(g, s.cache.lookup)
 	s.wantNames(g)
+	s.root = s.rootOfMost(g)
 	s.live.make(g, s)
 
 	if s.walk.Overflow && len(s.holders) < maxHolders {
 		s.holders = make([]snapshot.Holder, 2*len(s.holders)) // for the next walk
 	}
+}
+
+// rootOfMost returns the pid of the root blocker of most waiters, of several the
+// one in the lowest slot; 0 for none, or a prepared transaction.
+func (s *Sampler) rootOfMost(g *waitgraph.Graph) int32 {
+	clear(s.behind)
+	for i := range g.Waiters {
+		for _, group := range g.Waiters[i].Roots {
+			s.behind[group]++
+		}
+	}
+	most := int32(-1)
+	for group, n := range s.behind {
+		if most < 0 || n > s.behind[most] || n == s.behind[most] && g.Groups[group].Slot < g.Groups[most].Slot {
+			most = group
+		}
+	}
+	if most < 0 {
+		return 0
+	}
+	return g.Groups[most].Pid
 }
 
 // readFailures fetches what sessions have left behind of failed waits, after
@@ -576,19 +614,23 @@ func (s *Sampler) flush(asked, final bool) {
 		s.showLive()
 	}
 	s.live.closed = 0
-	d := s.tracker.Drain(w.Now, episode.DrainOptions{RewriteOpen: s.o.Sink.RewriteOpen(), Final: final})
+	rewrite := s.o.Sink.RewriteOpen()
+	d := s.tracker.Drain(w.Now, episode.DrainOptions{RewriteOpen: rewrite, Final: final})
+	unusual := s.drainAnomalies(w.Now, rewrite)
 	s.merged += d.Merged
 	if asked {
 		s.health.close(w.Now, s.counters())
 		s.closeMinute(w.Now, true)
 	}
 	s.tellPause(w.Now, len(d.Closed) > 0 || len(s.load.seconds) > 0 || asked)
-	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(s.gaps) > 0 || len(s.load.seconds) > 0 || len(s.fastPath.hungry) > 0 || s.watchesWaits()
+	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(unusual) > 0 || len(s.gaps) > 0 || len(s.load.seconds) > 0 || len(s.fastPath.hungry) > 0 || s.mustBeat()
 	var health []history.Health
 	if s.health.due(w.Now, busy) {
 		health = s.health.take()
 		busy = true
 	}
+	detector := s.detectorState(w.Now, busy, final)
+	busy = busy || detector != nil
 	if !busy && w.Now.Sub(s.lastPush) < min(idlePush, s.o.Config.Retention/pushesInRetention) && w.Now >= s.lastPush {
 		return
 	}
@@ -597,7 +639,7 @@ func (s *Sampler) flush(asked, final bool) {
 	s.o.Sink.Push(&history.Batch{
 		Number:     s.number,
 		CompleteTo: w.Now,
-		Waiting:    s.watchesWaits(),
+		Waiting:    s.mustBeat(),
 		OldestOpen: s.tracker.OldestOpen(w.Now),
 		Closed:     d.Closed,
 		Open:       d.Open,
@@ -605,6 +647,8 @@ func (s *Sampler) flush(asked, final bool) {
 		Deadlocks:  d.Deadlocks,
 		Seconds:    s.load.seconds,
 		Hungry:     s.fastPath.hungry,
+		Anomalies:  unusual,
+		Detector:   detector,
 		Gaps:       s.gaps,
 		Health:     health,
 		Ticket:     s.ticket,
@@ -711,6 +755,7 @@ func (s *Sampler) reload() {
 			s.tracker.Configure(trackerConfig(c))
 			s.o.Sink.Configure(c)
 			s.live.area.Configure(liveSettings(c))
+			s.anomalies.detector.Configure(detectorConfig(c))
 			s.o.Log.Over(keySettings)
 			s.nextFlush = min(s.nextFlush, s.wake.NowNs+Monotonic(c.FlushPeriod)) // not only after the old period
 			return

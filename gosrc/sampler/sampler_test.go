@@ -57,6 +57,7 @@ type server struct {
 	spare    bool // a client slot is
 	runs     []snapshot.Run
 	seconds  []snapshot.Second
+	names    map[snapshot.NameKind]string // that Name knows; others are numbers
 	slotUse  []snapshot.SlotUse
 
 	partitions int64 // taken to count locks beyond the fast path, not yet told
@@ -203,6 +204,9 @@ func (s *server) FastPath(finish bool, f *FastPath) error {
 }
 
 func (s *server) Name(kind snapshot.NameKind, number uint32) (string, error) {
+	if name, ok := s.names[kind]; ok {
+		return name, nil
+	}
 	return fmt.Sprintf("%d:%d", kind, number), nil
 }
 
@@ -315,7 +319,10 @@ type recorder struct {
 	closed     int
 	tags       []lockmgr.Tag
 	asksSlot   bool
-	told       []bool // whether a slot is to spare
+	detector   []byte // left by an earlier life
+
+	detectorLate bool   // and not yet read
+	told         []bool // whether a slot is to spare
 }
 
 func (r *recorder) Push(b *history.Batch) {
@@ -339,10 +346,11 @@ func (r *recorder) RewriteOpen() bool {
 	r.rewrite = false
 	return rewrite
 }
-func (r *recorder) Configure(c config.Config) { r.configured = append(r.configured, c) }
-func (r *recorder) Poke()                     { r.poked++ }
-func (r *recorder) Close()                    { r.closed++ }
-func (r *recorder) AskedForSlot() bool        { return r.asksSlot }
+func (r *recorder) DetectorState() ([]byte, bool) { return r.detector, !r.detectorLate }
+func (r *recorder) Configure(c config.Config)     { r.configured = append(r.configured, c) }
+func (r *recorder) Poke()                         { r.poked++ }
+func (r *recorder) Close()                        { r.closed++ }
+func (r *recorder) AskedForSlot() bool            { return r.asksSlot }
 func (r *recorder) TellSlot(spare bool) {
 	r.asksSlot = false
 	r.told = append(r.told, spare)

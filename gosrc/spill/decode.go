@@ -221,6 +221,8 @@ const (
 	leastMember   = 8 + 17
 
 	leastStatement = 9
+
+	leastAnomaly = 3*8 + 8
 )
 
 func (d *decoder) content() *Content {
@@ -292,6 +294,10 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 			}
 		})
 	})
+	b.Anomalies = list(d, leastAnomaly, func(a *history.Anomaly) { d.anomaly(a, b.CompleteTo) })
+	if n := d.uint(); n > 0 {
+		b.Detector = append([]byte(nil), d.bytes(n)...)
+	}
 	b.Gaps = list(d, leastGap, func(g *history.Gap) {
 		g.Began, g.Ended = d.time(b.CompleteTo), d.time(b.CompleteTo)
 		g.Reason, g.Lost, g.Detail = history.GapReason(d.text()), d.int(), d.text()
@@ -334,6 +340,18 @@ func (d *decoder) short(s *history.ShortWait, base snapshot.Micros) {
 	s.Mode, s.QueryID, s.TextHash = lockmgr.Mode(d.int32()), d.int(), d.uint64()
 	s.RootPid, s.RootBackendStart = d.int32(), d.time(base)
 	s.Waits, s.Total, s.Longest, s.Failed = d.int(), time.Duration(d.int()), time.Duration(d.int()), d.int()
+}
+
+func (d *decoder) anomaly(a *history.Anomaly, base snapshot.Micros) {
+	a.WaitEventType = d.text()
+	a.StartedAt, a.DetectedAt, a.EndedAt = d.time(base), d.time(base), d.time(base)
+	a.End = history.AnomalyEnd(d.text())
+	for _, v := range [...]*float64{&a.Observed, &a.Expected, &a.Band} {
+		*v = math.Float64frombits(d.uint64())
+	}
+	a.LeadingEvent, a.RootPid = d.text(), d.int32()
+	f := d.byte()
+	a.Told, a.Notify = f&1 != 0, f&2 != 0
 }
 
 func (d *decoder) deadlock(l *history.Deadlock, base snapshot.Micros) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"math"
 	"time"
 
 	"pg_lock_history/gosrc/history"
@@ -13,7 +14,7 @@ import (
 
 const (
 	magic  = "PLHspill"
-	format = 2
+	format = 3
 
 	headerBytes = len(magic) + 4 + 8
 	crcBytes    = 4
@@ -259,6 +260,12 @@ func (e *encoder) batch(b *history.Batch, from snapshot.Micros) {
 	for i := range b.Hungry {
 		e.hungry(&b.Hungry[i], b.CompleteTo)
 	}
+	e.uint(uint64(len(b.Anomalies)))
+	for i := range b.Anomalies {
+		e.anomaly(&b.Anomalies[i], b.CompleteTo)
+	}
+	e.uint(uint64(len(b.Detector)))
+	e.batches = append(e.batches, b.Detector...)
 	e.uint(uint64(len(b.Gaps)))
 	for i := range b.Gaps {
 		e.gap(&b.Gaps[i], b.CompleteTo)
@@ -386,6 +393,20 @@ func (e *encoder) hungry(h *history.LockHungry, base snapshot.Micros) {
 			e.int(int64(n))
 		}
 	}
+}
+
+func (e *encoder) anomaly(a *history.Anomaly, base snapshot.Micros) {
+	e.text(a.WaitEventType)
+	e.time(a.StartedAt, base)
+	e.time(a.DetectedAt, base)
+	e.time(a.EndedAt, base)
+	e.text(string(a.End))
+	for _, v := range [...]float64{a.Observed, a.Expected, a.Band} {
+		e.batches = binary.BigEndian.AppendUint64(e.batches, math.Float64bits(v))
+	}
+	e.text(a.LeadingEvent)
+	e.int(int64(a.RootPid))
+	e.batches = append(e.batches, flags(a.Told, a.Notify))
 }
 
 func (e *encoder) gap(g *history.Gap, base snapshot.Micros) {

@@ -110,6 +110,8 @@ func (r *random) fill(v reflect.Value) {
 		v.SetString(r.text())
 	case reflect.Bool:
 		v.SetBool(r.IntN(2) == 0)
+	case reflect.Float64:
+		v.SetFloat(r.NormFloat64())
 	case reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		v.SetUint(r.Uint64() >> (64 - v.Type().Bits()))
 	case reflect.Int16, reflect.Int32, reflect.Int64:
@@ -311,7 +313,7 @@ func TestRefusals(t *testing.T) {
 		{"one byte changed", bytes(func(raw []byte) []byte { raw[len(raw)/2] ^= 0x10; return raw }), []string{"damaged", "checksum"}},
 		{"empty", bytes(func([]byte) []byte { return nil }), []string{"damaged", "0 bytes"}},
 		{"not ours", bytes(func([]byte) []byte { return []byte(strings.Repeat("x", 5000)) }), []string{"damaged"}},
-		{"newer format", bytes(func(raw []byte) []byte { raw[len(magic)+3]++; return sealed(raw) }), []string{"format 3", "reads 2", "another version"}},
+		{"newer format", bytes(func(raw []byte) []byte { raw[len(magic)+3]++; return sealed(raw) }), []string{"format 4", "reads 3", "another version"}},
 		{"does not say whose", bytes(func(raw []byte) []byte {
 			raw = append(raw[:headerBytes], 1, 2, 3, 0, 0, 0, 0)
 			binary.BigEndian.PutUint64(raw[len(magic)+4:], 3)

@@ -204,8 +204,13 @@ func (l *lab) mustOn(conn *pgx.Conn, sql string, args ...any) {
 // query returns the one value of sql as text.
 func (l *lab) query(sql string, args ...any) string {
 	l.t.Helper()
+	return l.queryOn(l.db, sql, args...)
+}
+
+func (l *lab) queryOn(conn *pgx.Conn, sql string, args ...any) string {
+	l.t.Helper()
 	var s *string
-	if err := l.db.QueryRow(context.Background(), `SELECT (`+sql+`)::text`, args...).Scan(&s); err != nil {
+	if err := conn.QueryRow(context.Background(), `SELECT (`+sql+`)::text`, args...).Scan(&s); err != nil {
 		l.t.Fatalf("%s: %v", sql, err)
 	}
 	if s == nil {

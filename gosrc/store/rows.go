@@ -49,6 +49,9 @@ func columnsOf(leaf string) []string {
 	case "hungry":
 		return []string{"seg", "node_id", "run", "at", "last_at", "server_version_num", "max_locks", "slots", "dims", "locks_max", "slots_max", "spilled_max",
 			"looks", "looks_full", "sessions"}
+	case "anomaly":
+		return []string{"seg", "node_id", "run", "written_at", "started_at", "detected_at", "ended_at", "ended_as", "wait_event_type",
+			"observed", "expected", "band", "leading_event", "root_pid"}
 	case "gap":
 		return []string{"seg", "node_id", "run", "began", "ended", "reason", "lost", "detail", "part"}
 	default: // health_minute
@@ -57,6 +60,9 @@ func columnsOf(leaf string) []string {
 			"partitions_taken", "partitions_busy", "cpu_ms", "rows_written", "rows_merged", "rows_dropped", "errors"}
 	}
 }
+
+// maxEventBytes bounds the name of a wait event; an extension's may be anything.
+const maxEventBytes = 256
 
 // rowSet is a hand turned into rows; the segment comes first in each and is
 // filled in when it is known.
@@ -113,6 +119,9 @@ func newRows(h *hand, s *session, names *Names, c *config.Config, dims *dimensio
 		}
 		for j := range b.Hungry {
 			r.hungry(&b.Hungry[j])
+		}
+		for j := range b.Anomalies {
+			r.anomaly(&b.Anomalies[j], b.CompleteTo)
 		}
 		for j := range b.Health {
 			r.health(&b.Health[j])
@@ -349,6 +358,11 @@ func (r *rowSet) hungry(h *history.LockHungry) {
 	}
 	r.add("hungry", nil, r.nodeID, r.run, h.At.Time(), h.Last.Time(), int32(r.cfg.Server.VersionNum), h.Slots.MaxLocks, h.Slots.Each,
 		dims, locks, used, spilled, looks, full, sessions)
+}
+
+func (r *rowSet) anomaly(a *history.Anomaly, writtenAt snapshot.Micros) {
+	r.add("anomaly", nil, r.nodeID, r.run, writtenAt.Time(), a.StartedAt.Time(), a.DetectedAt.Time(), when(a.EndedAt), text(string(a.End)),
+		text(a.WaitEventType), a.Observed, a.Expected, a.Band, r.text(querytext.Sanitize(a.LeadingEvent, maxEventBytes)), nonZero(a.RootPid))
 }
 
 func (r *rowSet) gap(g *history.Gap) {

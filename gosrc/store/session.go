@@ -19,7 +19,7 @@ import (
 
 // leaves are the tables that are cut into segments, in the order in which they
 // are locked and written.
-var leaves = [...]string{"actor", "episode", "open", "short_wait", "deadlock", "dim", "second", "fastpath", "hungry", "gap", "health_minute"}
+var leaves = [...]string{"actor", "episode", "open", "short_wait", "deadlock", "anomaly", "dim", "second", "fastpath", "hungry", "gap", "health_minute"}
 
 // errRecreated: the extension was dropped and created again.
 var errRecreated = errors.New("extension was created anew")
@@ -150,7 +150,7 @@ func findExtension(ctx context.Context, conn *pgx.Conn) (extension, error) {
 // checkTables refuses tables through which somebody else's code could run with
 // the rights of the writer, which usually is a superuser.
 func checkTables(ctx context.Context, conn *pgx.Conn) error {
-	names := []string{"node", "run", "ring"}
+	names := []string{"node", "run", "ring", "detector"}
 	for _, leaf := range leaves {
 		names = append(names, leaf)
 		for seg := range ring.Segments {

@@ -69,17 +69,18 @@ type Options struct {
 
 // Status is what status() shows of the store. It never changes once published.
 type Status struct {
-	State       string
-	Target      string          // where history is written: host, port, database, user; empty when not connected
-	LastFlush   snapshot.Micros // the history is complete up to then
-	LastError   string          // empty since the last success
-	LastErrorAt snapshot.Micros
-	Hint        string
-	RowsWritten uint64
-	RowsDropped uint64
-	Errors      uint64
-	RingSegment int // the one that is written to, -1 when not known
-	RingFill    float64
+	State          string
+	Target         string          // where history is written: host, port, database, user; empty when not connected
+	LastFlush      snapshot.Micros // the history is complete up to then
+	LastError      string          // empty since the last success
+	LastErrorAt    snapshot.Micros
+	Hint           string
+	RowsWritten    uint64
+	RowsDropped    uint64
+	NoticesDropped uint64 // notifications that did not go through
+	Errors         uint64
+	RingSegment    int // the one that is written to, -1 when not known
+	RingFill       float64
 }
 
 // Store writes history. Its exported methods may be called from anywhere.
@@ -97,6 +98,7 @@ type Store struct {
 	config      atomic.Pointer[config.Config]
 	status      atomic.Pointer[Status]
 	rewriteOpen atomic.Bool
+	detector    atomic.Pointer[[]byte] // what DetectorState returns
 
 	configured chan struct{} // capacity 1, as poked
 	poked      chan struct{}
@@ -211,6 +213,7 @@ type writer struct {
 	known   bool         // once connected, the tables are there as far as we know
 	absent  bool         // the extension is
 	away    bool         // facts may have gone elsewhere, or nowhere, since these tables were last written to
+	fetched bool         // the detector's state has been read
 	entered bool         // the runs up to ours are in the tables
 	settled bool         // nothing of earlier lives is left, and that was said
 	ending  bool         // the last things are being written
@@ -358,6 +361,10 @@ func (w *writer) open(ctx context.Context) error {
 		return err
 	}
 	w.session = sess
+	if err := w.fetchDetector(ctx, sess); err != nil {
+		w.disconnect()
+		return err
+	}
 	w.st.Target = sess.target()
 	for _, g := range sess.owed {
 		w.addGap(g)

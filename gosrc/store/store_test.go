@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"pg_lock_history/gosrc/config"
+	"pg_lock_history/gosrc/history"
 	"pg_lock_history/gosrc/lockmgr"
 	"pg_lock_history/gosrc/report"
 	"pg_lock_history/gosrc/snapshot"
@@ -525,5 +527,19 @@ func TestHashes(t *testing.T) {
 	}
 	if lockKey(lockmgr.Tag{Field1: 1}) == lockKey(lockmgr.Tag{Field2: 1}) {
 		t.Error("two locks have the same key")
+	}
+}
+
+// The server refuses payloads of 8000 bytes.
+func TestNotificationFits(t *testing.T) {
+	a := history.Anomaly{WaitEventType: "Extension", StartedAt: 1, DetectedAt: 2, EndedAt: 3, End: history.EndSwitchedOff,
+		Observed: 1e6, Expected: 1e6, Band: 1e6, LeadingEvent: strings.Repeat("\x01\xff", 5000), RootPid: 1 << 30}
+	got, err := payload(strings.Repeat("\x01", 5000), &a)
+	if err != nil || len(got) >= 8000 || !json.Valid([]byte(got)) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+	a.LeadingEvent = "LWLock:é𝄞"
+	if got, err = payload("n", &a); err != nil || !strings.Contains(got, `"leading_event":"LWLock:\u00e9\ud834\udd1e"`) {
+		t.Errorf("%s, %v", got, err)
 	}
 }

@@ -101,6 +101,11 @@ func (w *writer) write(ctx context.Context) error {
 				return err
 			}
 		}
+		if detector := h.newestDetector(); detector != nil {
+			if err := s.saveDetector(ctx, tx, h.complete, detector); err != nil {
+				return err
+			}
+		}
 		if seg < 0 {
 			return nil
 		}
@@ -129,8 +134,13 @@ func (w *writer) write(ctx context.Context) error {
 	}
 	s.remember(r)
 	s.written += h.bytes
+	notices := w.notices(h)
 	w.done()
 	w.succeeded()
+	w.notify(ctx, notices)
+	if w.session == nil {
+		return nil
+	}
 	if d.Action == ring.Advance && d.Current >= 0 {
 		s.analyze(ctx, d.Current)
 	}

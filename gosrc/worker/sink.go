@@ -27,6 +27,7 @@ type sink struct {
 	store   *store.Store
 	cfg     config.Config // the latest; main thread only, as closing
 	closing bool
+	left    []byte        // of the anomaly detector by the life before, in the spill file; main thread only
 	ticket  atomic.Uint64 // highest flush() ticket done; written by the store's goroutine
 
 	// Where the answer goes when the store asks for a client slot, which the
@@ -45,6 +46,9 @@ func newSink(c config.Config, log *report.Log, wake func(), earlier *spill.Conte
 	items := make([]queue.Item, len(earlier.Entries))
 	for i, e := range earlier.Entries {
 		items[i] = queue.Item{Batch: e.Batch, From: e.From}
+		if len(e.Batch.Detector) > 0 {
+			s.left = e.Batch.Detector // newer than what the tables have
+		}
 	}
 	s.queue.Restore(items)
 	s.store = store.New(store.Options{
@@ -81,6 +85,14 @@ func (s *sink) limit() queue.Limit {
 func (s *sink) Push(b *history.Batch) { s.queue.Push(b) }
 func (s *sink) Queued() int64         { return s.queue.Bytes() }
 func (s *sink) RewriteOpen() bool     { return s.store.RewriteOpen() }
+func (s *sink) DetectorState() (state []byte, known bool) {
+	if left := s.left; left != nil {
+		s.left = nil
+		return left, true
+	}
+	return s.store.DetectorState()
+}
+
 func (s *sink) IsOurs(pid int32) bool { return s.store.IsOurs(pid) }
 func (s *sink) Poke()                 { s.store.Poke() }
 

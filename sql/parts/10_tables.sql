@@ -59,6 +59,15 @@ CREATE TABLE lock_history.kept_incident (
     size_bytes        bigint NOT NULL
 );
 
+-- What the worker has learnt about the usual load, for its next life; gosrc/anomaly
+-- alone can read it.  Written when an anomaly starts or ends, and every few minutes
+-- together with something else.
+CREATE TABLE lock_history.detector (
+    node_id    integer PRIMARY KEY REFERENCES lock_history.node,
+    written_at timestamptz NOT NULL,
+    state      bytea NOT NULL
+);
+
 -- Who: one process as it was seen at one moment.  actor_id is a hash of all it says.
 CREATE TABLE lock_history.actor (
     seg              smallint NOT NULL,
@@ -268,6 +277,26 @@ CREATE TABLE lock_history.hungry (
     sessions           integer[] NOT NULL    -- the most processes in one second
 ) PARTITION BY LIST (seg);
 
+-- A time in which more sessions waited than is usual; written when it is detected,
+-- again while it lasts (its peak, another life of the worker, a new segment), and
+-- when it has ended.  A row with an end counts, else the last one.
+CREATE TABLE lock_history.anomaly (
+    seg             smallint NOT NULL,
+    node_id         integer NOT NULL,
+    run             bigint NOT NULL,
+    written_at      timestamptz NOT NULL,
+    started_at      timestamptz NOT NULL, -- names it, together with node_id and wait_event_type
+    detected_at     timestamptz NOT NULL,
+    ended_at        timestamptz,
+    ended_as        text,
+    wait_event_type text,                 -- null: all that were not on CPU
+    observed        double precision NOT NULL,
+    expected        double precision NOT NULL,
+    band            double precision NOT NULL,
+    leading_event   text,
+    root_pid        integer
+) PARTITION BY LIST (seg);
+
 -- Times about which the history is silent.
 CREATE TABLE lock_history.gap (
     seg     smallint NOT NULL,
@@ -313,7 +342,7 @@ DECLARE
     parent text;
     s      integer;
 BEGIN
-    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'deadlock', 'dim', 'second', 'fastpath', 'hungry', 'gap', 'health_minute'] LOOP
+    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'deadlock', 'anomaly', 'dim', 'second', 'fastpath', 'hungry', 'gap', 'health_minute'] LOOP
         FOR s IN 0..7 LOOP
             EXECUTE pg_catalog.format(
                 'CREATE TABLE lock_history.%I PARTITION OF lock_history.%I FOR VALUES IN (%s)
@@ -354,5 +383,7 @@ COMMENT ON TABLE lock_history.dim IS 'internal: what seconds are told apart by';
 COMMENT ON TABLE lock_history.second IS 'internal: load by second';
 COMMENT ON TABLE lock_history.fastpath IS 'internal: use of the fast path by second';
 COMMENT ON TABLE lock_history.hungry IS 'internal: statements with most relation locks by minute';
+COMMENT ON TABLE lock_history.anomaly IS 'internal: times of unusual load';
+COMMENT ON TABLE lock_history.detector IS 'internal: what is known of the usual load, by node';
 COMMENT ON TABLE lock_history.gap IS 'internal: times not watched';
 COMMENT ON TABLE lock_history.health_minute IS 'internal: cost of watching by minute';

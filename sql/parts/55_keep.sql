@@ -270,9 +270,19 @@ BEGIN
            h.locks_max, h.slots_max, h.spilled_max, h.looks, h.looks_full, h.sessions
     FROM hungry AS h;
 
+    -- as shown, with those that last
+    INSERT INTO lock_history.kept_anomaly (
+        seg, node_id, run, written_at, started_at, detected_at, ended_at, ended_as, wait_event_type,
+        observed, expected, band, leading_event, root_pid)
+    SELECT 8, -new_id, 0, kept_now, a.started_at, a.detected_at, coalesce(a.ended_at, greatest(kept_now, a.detected_at)),
+           coalesce(a.ended_as, 'unknown'), a.wait_event_type, a.observed, a.expected, a.band, a.leading_event, a.root_pid
+    FROM lock_history.anomalies AS a
+    WHERE a.node = source.node AND a.started_at <= keep.until AND (a.ended_at IS NULL OR a.ended_at >= keep.since);
+
     IF waits = 0 AND short_waits = 0 AND seconds = 0
        AND NOT EXISTS (SELECT FROM lock_history.kept_deadlock AS d WHERE d.node_id = -new_id)
-       AND NOT EXISTS (SELECT FROM lock_history.kept_fastpath AS f WHERE f.node_id = -new_id) THEN
+       AND NOT EXISTS (SELECT FROM lock_history.kept_fastpath AS f WHERE f.node_id = -new_id)
+       AND NOT EXISTS (SELECT FROM lock_history.kept_anomaly AS a WHERE a.node_id = -new_id) THEN
         RAISE EXCEPTION 'nothing to keep: nobody was active on server "%" from % to %', source.node, keep.since, keep.until
             USING ERRCODE = 'no_data_found',
                   HINT = 'lock_history.worst_moments() lists when sessions waited, lock_history.gaps when nobody was looking.';
@@ -310,6 +320,8 @@ BEGIN
           SELECT pg_catalog.pg_column_size(f) FROM lock_history.kept_fastpath AS f WHERE f.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(u) FROM lock_history.kept_hungry AS u WHERE u.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(a) FROM lock_history.kept_anomaly AS a WHERE a.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(g) FROM lock_history.kept_gap AS g WHERE g.node_id = -new_id
           UNION ALL
@@ -377,6 +389,7 @@ BEGIN
     DELETE FROM lock_history.kept_second AS l WHERE l.node_id = -old_id;
     DELETE FROM lock_history.kept_fastpath AS f WHERE f.node_id = -old_id;
     DELETE FROM lock_history.kept_hungry AS u WHERE u.node_id = -old_id;
+    DELETE FROM lock_history.kept_anomaly AS a WHERE a.node_id = -old_id;
     DELETE FROM lock_history.kept_gap AS g WHERE g.node_id = -old_id;
     DELETE FROM lock_history.kept_health_minute AS h WHERE h.node_id = -old_id;
 END

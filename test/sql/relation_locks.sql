@@ -46,7 +46,8 @@ FROM (VALUES
     (17, 'blocker_statements()', $$SELECT * FROM lock_history.blocker_statements('2026-03-01 14:30:01+00')$$),
     (18, 'fast_path', 'SELECT * FROM lock_history.fast_path'),
     (19, 'lock_hungry_queries', 'SELECT * FROM lock_history.lock_hungry_queries'),
-    (20, 'fast_path_advice', 'SELECT * FROM lock_history.fast_path_advice()')
+    (20, 'fast_path_advice', 'SELECT * FROM lock_history.fast_path_advice()'),
+    (21, 'anomalies', 'SELECT * FROM lock_history.anomalies')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
@@ -71,7 +72,8 @@ FROM (VALUES
     (13, 'blocker_statements', 'SELECT * FROM lock_history.blocker_statements'),
     (14, 'fast_path', 'SELECT * FROM lock_history.fast_path'),
     (15, 'lock_hungry_queries', 'SELECT * FROM lock_history.lock_hungry_queries'),
-    (16, 'fast_path_advice', 'SELECT * FROM lock_history.fast_path_advice()')
+    (16, 'fast_path_advice', 'SELECT * FROM lock_history.fast_path_advice()'),
+    (17, 'anomalies', 'SELECT * FROM lock_history.anomalies')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;

@@ -21,6 +21,7 @@ my @refused = (
 	[ 'retention', "-1", qr/outside the valid range for parameter "pg_lock_history.retention"/ ],
 	[ 'max_size', "'1 kB'", qr/outside the valid range for parameter "pg_lock_history.max_size"/ ],
 	[ 'query_text', "'some'", qr/invalid value for parameter "pg_lock_history.query_text": "some"/ ],
+	[ 'anomaly_band', "0.5", qr/invalid value for parameter "pg_lock_history.anomaly_band": 0.5/ ],
 	[ 'database', "''", qr/invalid value for parameter "pg_lock_history.database"/ ],
 	[ 'conninfo', "'just words'", qr/invalid value for parameter "pg_lock_history.conninfo"/ ],
 );
