@@ -10,7 +10,8 @@
  *
  * Like the sweep in probe_procs.c, on whose ticks it runs, it takes no lock and
  * reads aligned words that others write meanwhile: each value was true at some
- * moment.  A process that stays idle costs three words.  Of the status entries,
+ * moment.  A session that stays idle costs three words of one or two cache
+ * lines: it begins a transaction before it does anything.  Of the status entries,
  * whose cache lines are written by every statement, it reads one word (query
  * identifier) of a process that is active, when it begins to do something else
  * and at every tenth tick after that; and one word (state) of a process that
@@ -64,10 +65,19 @@ typedef struct Slot
 	uint32		ticks;
 } Slot;
 
+/* What has to be known of a slot when nothing happens there: all of them fit into the nearest cache. */
+typedef struct Glance
+{
+	int			pid;			/* as in Slot */
+	bool		is_idle_client; /* a client backend that is IDLE */
+} Glance;
+
 typedef struct Activity
 {
 	PgBackendStatus *status_array;
 	Slot	   *slots;			/* one for each process there can be */
+	Glance	   *glances;		/* the same */
+	uint32		ticks;
 
 	PlhRun	   *runs;			/* rows not yet fetched */
 	uint32		runs_room;
@@ -89,6 +99,7 @@ plh_prepare_activity_probe(void)
 	activity = MemoryContextAllocZero(TopMemoryContext, sizeof(Activity));
 	activity->status_array = plh_status_array();
 	activity->slots = MemoryContextAllocZero(TopMemoryContext, sizeof(Slot) * PLH_MAX_PROCESSES());
+	activity->glances = MemoryContextAllocZero(TopMemoryContext, sizeof(Glance) * PLH_MAX_PROCESSES());
 
 	/* A tick ends one run of each process at most, and a second another one. */
 	activity->runs_room = 4 * PLH_MAX_PROCESSES() + 1024;
@@ -235,6 +246,11 @@ look_at(uint32 number, int64 passed_us)
 		mode = *(const volatile uint8 *) &proc->lwWaitMode;
 
 	same = slot->doing != ABSENT && slot->event == event && slot->lxid == lxid && slot->lwlock_mode == mode;
+	if (same && slot->backend_type == PLH_TYPE_UNKNOWN)
+	{
+		(void) identify(slot, proc);
+		same = slot->backend_type == PLH_TYPE_UNKNOWN;
+	}
 	if (!same)
 	{
 		PgBackendStatus *entry;
@@ -246,6 +262,9 @@ look_at(uint32 number, int64 passed_us)
 		slot->lwlock_mode = mode;
 		if (class == PG_WAIT_ACTIVITY)
 			slot->doing = IDLE;
+		else if (class == PG_WAIT_EXTENSION && lxid == 0 &&
+				 (slot->backend_type == B_BG_WORKER || slot->backend_type == PLH_TYPE_UNKNOWN))
+			slot->doing = IDLE;	/* main loop of somebody else's worker, which may have no status entry */
 		else if (event == WAIT_EVENT_CLIENT_READ)
 			slot->doing = doing_of_client_read(slot, lxid, entry);
 		else
@@ -285,6 +304,25 @@ look_at(uint32 number, int64 passed_us)
 }
 
 /*
+ * True when the slot is unused, as before, or its session goes on being idle,
+ * which then counts.
+ */
+static inline bool
+nothing_happens(uint32 number, int64 *idle_clients)
+{
+	const PGPROC *proc = &ProcGlobal->allProcs[number];
+	const Glance *glance = &activity->glances[number];
+	int			owner = *(const volatile int *) &proc->procLatch.owner_pid;
+
+	if (owner == 0)
+		return glance->pid == 0;
+	if (!glance->is_idle_client || glance->pid != owner || PLH_LXID(proc) != 0)
+		return false;
+	(*idle_clients)++;
+	return true;
+}
+
+/*
  * Called after each sweep.  True when there are rows to be fetched: a second is
  * complete, or room becomes short.
  */
@@ -293,6 +331,8 @@ plh_note_activity(int64 now, int64 now_ns, int64 period_ns)
 {
 	int64		second = now - now % MICROS_PER_SECOND;
 	int64		passed_us = (now_ns - activity->last_ns) / 1000;
+	int64		idle_clients = 0;
+	bool		thorough;
 	uint32		i;
 
 	/* What nobody saw is a gap, or little: the first tick stands for a period. */
@@ -305,8 +345,21 @@ plh_note_activity(int64 now, int64 now_ns, int64 period_ns)
 	activity->now.second = second;
 	activity->now.sampled_us += passed_us;
 	activity->now.samples++;
+
+	/* Now and then all are looked at: what begins no transaction is not overlooked for long. */
+	thorough = activity->ticks++ % LOOK_AGAIN == 0;
 	for (i = 0; i < PLH_MAX_PROCESSES(); i++)
+	{
+		Glance	   *glance = &activity->glances[i];
+		const Slot *slot = &activity->slots[i];
+
+		if (!thorough && nothing_happens(i, &idle_clients))
+			continue;
 		look_at(i, passed_us);
+		glance->pid = slot->pid;
+		glance->is_idle_client = slot->doing == IDLE && slot->backend_type == B_BACKEND;
+	}
+	activity->now.clients_us += idle_clients * passed_us;
 
 	return activity->n_seconds > 0 ||
 		activity->runs_room - activity->n_runs < 2 * PLH_MAX_PROCESSES();
@@ -322,7 +375,10 @@ plh_forget_activity(void)
 		return;
 	close_second();
 	for (i = 0; i < PLH_MAX_PROCESSES(); i++)
+	{
 		memset(&activity->slots[i], 0, sizeof(Slot));
+		memset(&activity->glances[i], 0, sizeof(Glance));
+	}
 	activity->last_ns = 0;
 }
 
