@@ -17,7 +17,10 @@
  *	 back at the next end of a transaction or subtransaction.
  * - the callbacks at the abort of a transaction or subtransaction, for
  *	 what may have happened before that.  By then the error is out of reach: such
- *	 a record says "failed" and no more.
+ *	 a record says "failed" and no more, unless the first place has noted why.
+ *	 That is for errors that leave the process in the queue and its status at
+ *	 WAITING until the abort: one that a parallel worker has sent to its waiting
+ *	 leader, and transaction_timeout.
  *
  * (The log hook would be too late and too little: an error that is not logged or
  * that is caught does not come by there.)
@@ -68,6 +71,10 @@ static MemoryContext error_copy;
 /* Of this process: start of the wait that was last reported as failed. */
 static TimestampTz reported_start = 0;
 
+/* Of this process: the error that came while it stood in a queue, and since when it did. */
+static TimestampTz interrupted_start = 0;
+static int32 interrupted_reason;
+
 static void on_error(void *arg);
 
 static ErrorContextCallback bottom = {.previous = NULL, .callback = on_error, .arg = NULL};
@@ -104,6 +111,13 @@ wait_has_failed(void)
 	return MyProc != NULL && MyProc->waitStatus == PROC_WAIT_STATUS_ERROR && plh_failures != NULL;
 }
 
+/* True while MyProc stands in a queue. */
+static inline bool
+is_in_queue(void)
+{
+	return MyProc != NULL && MyProc->waitStatus == PROC_WAIT_STATUS_WAITING && plh_failures != NULL;
+}
+
 static inline bool
 is_reported(void)
 {
@@ -137,7 +151,10 @@ static bool
 is_message(const ErrorData *error, const char *id)
 {
 	/* The identifier is the text before translation. */
-	return error->message_id != NULL && strncmp(error->message_id, id, strlen(id)) == 0;
+	if (error->message_id != NULL)
+		return strncmp(error->message_id, id, strlen(id)) == 0;
+	/* An error that a parallel worker has sent has none; the worker speaks our language. */
+	return error->message != NULL && strcmp(error->message, _(id)) == 0;
 }
 
 /*
@@ -150,7 +167,9 @@ reason_of(const ErrorData *error)
 	if (error->elevel >= FATAL)
 		return error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN && plh_server_is_stopping() ?
 			PLH_FAIL_SERVER_STOP : PLH_FAIL_TERMINATED;
-	if (error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED && is_message(error, "deadlock detected"))
+	/* A leader is told of its worker's deadlock, and is no victim itself. */
+	if (error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED && error->message_id != NULL &&
+		is_message(error, "deadlock detected"))
 		return PLH_FAIL_DEADLOCK;
 	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && is_message(error, "canceling statement due to lock timeout"))
 		return PLH_FAIL_LOCK_TIMEOUT;
@@ -158,12 +177,15 @@ reason_of(const ErrorData *error)
 	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED && is_message(error, "canceling statement due to statement timeout"))
 		return PLH_FAIL_STATEMENT_TIMEOUT;
 	/* By a user, autovacuum by the session it blocks, on a standby by the replay (with several SQLSTATEs). */
-	return is_message(error, "canceling ") ? PLH_FAIL_CANCELLED : PLH_FAIL_FAILED;
+	return is_message(error, "canceling ") || is_message(error, "canceling statement due to user request") ?
+		PLH_FAIL_CANCELLED : PLH_FAIL_FAILED;
 }
 
 /*
- * Start of the wait that has failed; 0 for a deadlock that was found before the
- * wait began, when the timer is still that of an earlier wait.
+ * Start of the wait that has failed.  A deadlock may be found before the wait
+ * begins: then the timer is still that of an earlier wait.  Of such a one, which has
+ * failed before or is of an earlier statement, this wait is told by beginning now;
+ * 0 when it seems to be one.
  */
 static TimestampTz
 start_of_failed(int32 reason, TimestampTz now)
@@ -171,10 +193,20 @@ start_of_failed(int32 reason, TimestampTz now)
 	TimestampTz start = get_timeout_start_time(DEADLOCK_TIMEOUT);
 	TimestampTz checked = get_timeout_finish_time(DEADLOCK_TIMEOUT);
 
-	if (reason == PLH_FAIL_DEADLOCK &&
-		(start == reported_start || checked > now || now - checked > CHECK_RUNS_WITHIN))
+	if (reason != PLH_FAIL_DEADLOCK)
+		return start;
+	if (start == reported_start || start < GetCurrentStatementStartTimestamp())
+		return now;
+	if (checked > now || now - checked > CHECK_RUNS_WITHIN)
 		return 0;
 	return start;
+}
+
+/* Why a wait failed whose error is out of reach. */
+static int32
+noted_reason(void)
+{
+	return interrupted_start == get_timeout_start_time(DEADLOCK_TIMEOUT) ? interrupted_reason : PLH_FAIL_FAILED;
 }
 
 /* Writes the record; error is NULL when there is none to be seen. */
@@ -196,7 +228,7 @@ report_failure(const ErrorData *error)
 	pg_write_barrier();
 	record->backend_start = MyStartTimestamp;
 	record->failed_at = GetCurrentTimestamp();
-	record->reason = error != NULL ? reason_of(error) : PLH_FAIL_FAILED;
+	record->reason = error != NULL ? reason_of(error) : noted_reason();
 	record->wait_start = start_of_failed(record->reason, record->failed_at);
 	record->pid = MyProcPid;
 	record->mode = MyProc->waitLockMode;
@@ -225,7 +257,7 @@ on_error(void *arg)
 	ErrorData  *error;
 	int			code;
 
-	if (!wait_has_failed())
+	if (!wait_has_failed() && !is_in_queue())
 		return;
 	code = geterrcode();
 	if (code == ERRCODE_SUCCESSFUL_COMPLETION || (is_reported() && code != ERRCODE_T_R_DEADLOCK_DETECTED))
@@ -233,7 +265,14 @@ on_error(void *arg)
 
 	caller = MemoryContextSwitchTo(error_copy);
 	error = CopyErrorData();
-	if (error->elevel >= ERROR && (!is_reported() || reason_of(error) == PLH_FAIL_DEADLOCK))
+	if (error->elevel < ERROR)
+		 /* a message */ ;
+	else if (is_in_queue())
+	{
+		interrupted_start = get_timeout_start_time(DEADLOCK_TIMEOUT);
+		interrupted_reason = reason_of(error);
+	}
+	else if (!is_reported() || reason_of(error) == PLH_FAIL_DEADLOCK)
 		report_failure(error);
 	MemoryContextSwitchTo(caller);
 	MemoryContextReset(error_copy);

@@ -43,6 +43,12 @@ func (t *Tracker) fail(f *snapshot.Failure) {
 	if w != nil {
 		w.failed = outcomeOf(f.Reason)
 	} else {
+		if f.Reason == snapshot.FailDeadlock && p.wasGranted(f, lines) {
+			// Found before its wait began, the start is that of the wait before.
+			atOnce := *f
+			atOnce.WaitStart = f.FailedAt
+			f = &atOnce
+		}
 		p.failure = lastFailure{pid: f.Pid, start: f.WaitStart, sweep: t.sweeps}
 		if f.WaitStart != 0 && f.WaitStart == p.lastStart {
 			return // the record came after the wait had to be decided
@@ -78,11 +84,34 @@ func (w *wait) isFailed(f *snapshot.Failure, lines []deadlock.Line) bool {
 		// lock in the same mode can only be this one.
 		return w.walk != 0 && len(lines) > 0 && lines[0].Pid == f.Pid && lines[0].HasTag &&
 			lines[0].Tag == w.tag && lines[0].Mode == w.mode
+	case f.Reason == snapshot.FailDeadlock && w.isAnother(f, lines):
+		return false
 	case w.published != 0 && !w.stale:
 		return w.published == f.WaitStart
 	default: // its start was not seen: it waited when first seen, so it began before
 		return f.WaitStart <= w.firstSeen && f.FailedAt >= w.firstSeen
 	}
+}
+
+// isAnother reports whether the victim of a deadlock asked for something else
+// than w does.
+func (w *wait) isAnother(f *snapshot.Failure, lines []deadlock.Line) bool {
+	if w.walk == 0 {
+		return false
+	}
+	return f.Mode != int32(w.mode) ||
+		len(lines) > 0 && lines[0].Pid == f.Pid && lines[0].HasTag && lines[0].Tag != w.tag
+}
+
+// wasGranted reports whether the last wait of the process is known not to be the
+// victim of a deadlock that seems to be about it.
+func (p *process) wasGranted(f *snapshot.Failure, lines []deadlock.Line) bool {
+	for _, w := range p.undecided {
+		if w.pid == f.Pid && (f.WaitStart == 0 || f.WaitStart == w.published) && w.isAnother(f, lines) {
+			return true
+		}
+	}
+	return f.WaitStart != 0 && f.WaitStart == p.lastStart && p.lastGranted
 }
 
 // unseen makes a wait of the record of one that no sweep saw.
@@ -107,6 +136,9 @@ func (t *Tracker) decide(now snapshot.Micros, force bool) {
 			continue
 		}
 		w.outcome = outcome
+		if w.published == p.lastStart {
+			p.lastGranted = outcome == history.Granted
+		}
 		for i := range p.undecided {
 			if p.undecided[i] == w {
 				p.undecided = append(p.undecided[:i], p.undecided[i+1:]...)

@@ -28,6 +28,14 @@ func TestHowItEnded(t *testing.T) {
 		f.Text = "Process " + pid + " waits for " + mode + " on relation " + relation + " of database 5; blocked by process " + pid + "."
 		return f
 	}
+	// The timer that the start is read of is still that of the wait before.
+	atOnce := func(relation, mode string) snapshot.Failure {
+		f := deadlockOn("1001", relation, mode)
+		f.WaitStart = ms(4)
+		return f
+	}
+	weaker := atOnce("7", "ExclusiveLock")
+	weaker.Mode = 7
 	other := failure(1, ms(4), ms(496), snapshot.FailCancelled)
 	other.Pid = 77
 	lost := failure(1, ms(499), ms(499.5), snapshot.FailCancelled)
@@ -65,6 +73,11 @@ func TestHowItEnded(t *testing.T) {
 		{"deadlock without a start, on this lock", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(deadlockOn("1001", "7", "AccessExclusiveLock"))}}, history.DeadlockVictim},
 		{"deadlock found at once, on another lock", []Sweep{{Found: over(snapshot.EndedLeft), Failed: fails(deadlockOn("1001", "8", "AccessExclusiveLock"))}}, history.Granted},
 		{"deadlock found at once, in a stronger mode", []Sweep{{Found: over(snapshot.EndedGranted), Failed: fails(deadlockOn("1001", "7", "ExclusiveLock"))}}, history.Granted},
+		{"deadlock found at once, on another lock, not seen before it was over", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(deadlockOn("1001", "8", "AccessExclusiveLock"))}}, history.Granted},
+		{"deadlock found at once, with the start of the wait before", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(atOnce("8", "AccessExclusiveLock"))}}, history.Granted},
+		{"deadlock found at once, in another mode, with the start of the wait before", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(weaker)}}, history.Granted},
+		{"deadlock found at once, with a start of its own", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(496), ms(496), snapshot.FailDeadlock))}}, history.Granted},
+		{"deadlock, with its start and lock", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(atOnce("7", "AccessExclusiveLock"))}}, history.DeadlockVictim},
 		{"deadlock without a start and lock", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, 0, ms(496), snapshot.FailDeadlock))}}, history.Unknown},
 	}
 	for _, tt := range tests {
@@ -119,7 +132,7 @@ func TestUnseenFailures(t *testing.T) {
 }
 
 func TestDeadlocks(t *testing.T) {
-	w1, w2, w3 := waiting(1, 7, ms(1)), waiting(2, 8, ms(2)), waiting(3, 9, ms(3))
+	w1, w2, w3, w4 := waiting(1, 7, ms(1)), waiting(2, 8, ms(2)), waiting(3, 9, ms(3)), waiting(4, 6, ms(4))
 	names := map[int32]*snapshot.Session{}
 	for n := int32(1); n <= 4; n++ {
 		names[1000+n] = &snapshot.Session{Slot: n, Pid: 1000 + n, BackendStart: 1, ApplicationName: string('a' + n - 1)}
@@ -128,6 +141,8 @@ func TestDeadlocks(t *testing.T) {
 		"Process 1002 waits for AccessExclusiveLock on relation 8 of database 5; blocked by process 1001."
 	const foreign = "Prozess 1001 wartet auf AccessExclusiveLock-Sperre auf Relation 7 der Datenbank 5; blockiert von Prozess 1002.\n" +
 		"Prozess 1002 wartet auf AccessExclusiveLock-Sperre auf Relation 8 der Datenbank 5; blockiert von Prozess 1001."
+	const group = "Process 1004 waits for AccessExclusiveLock on relation 6 of database 5; blocked by process 1002.\n" +
+		"Process 1002 waits for AccessExclusiveLock on relation 8 of database 5; blocked by process 1004."
 	type member struct {
 		name     string
 		victim   bool
@@ -159,6 +174,9 @@ func TestDeadlocks(t *testing.T) {
 		{"never seen, in another language", nil, ms(1), foreign, []member{{"a", true, 1002, 0, 0, 0, false}, {"b", false, 1001, 0, 0, 0, false}}, 0},
 		{"never seen, found before the wait began", nil, 0, two, []member{{"a", true, 1002, 7, 8, 0, false}, {"b", false, 1001, 8, 7, 0, false}}, 0},
 		{"never seen, without a text", nil, ms(1), "", []member{{"a", true, 0, 0, 0, 0, false}}, 0},
+		{"of a parallel query, another process stands in the circle", []queueOf{{7, []int32{2}, []snapshot.Wait{w1}}, {6, []int32{2}, []snapshot.Wait{w4}}, {8, []int32{4}, []snapshot.Wait{w2}}}, ms(1), group,
+			[]member{{"d", true, 1002, 6, 8, 8, true}, {"b", false, 1004, 8, 6, 8, true}}, 1},
+		{"of a parallel query, never seen", nil, ms(1), group, []member{{"d", true, 1002, 6, 8, 0, false}, {"b", false, 1004, 8, 6, 0, false}}, 0},
 		{"a text that contradicts itself", nil, ms(1), two[:len(two)-2] + "9.", []member{{"a", true, 0, 0, 0, 0, false}}, 0},
 	}
 	for _, tt := range tests {
@@ -217,6 +235,26 @@ func TestDeadlocks(t *testing.T) {
 				t.Error("handed out twice")
 			}
 		})
+	}
+}
+
+// A deadlock that is found before its wait begins may carry the start of the wait
+// before, which was granted long ago: it is another one, and counts.
+func TestDeadlockAfterAGrantedWait(t *testing.T) {
+	first := waiting(1, 7, ms(4))
+	s := newStage(testConfig)
+	s.sweep(ms(10), first)
+	s.walk(ms(10), queueOf{7, []int32{2}, []snapshot.Wait{first}})
+	s.sweep(ms(490), first)
+	s.Sweep(Sweep{At: ms(500), Previous: ms(490), Ticks: 1, Found: []snapshot.Wait{ended(1, 7, ms(4), snapshot.EndedGranted)}})
+	s.Sweep(Sweep{At: ms(900), Previous: ms(890), Ticks: 1, Failed: []snapshot.Failure{failure(1, ms(4), ms(895), snapshot.FailDeadlock)}})
+	s.Introduce(func(_, _ int32) *snapshot.Session { return nil })
+	d := s.Drain(ms(900), DrainOptions{})
+	if len(d.Closed) != 1 || d.Closed[0].Outcome != history.Granted {
+		t.Errorf("closed %+v", d.Closed)
+	}
+	if len(d.Deadlocks) != 1 || d.Deadlocks[0].At != ms(895) || d.Merged != 1 {
+		t.Errorf("%d deadlocks, %d merged", len(d.Deadlocks), d.Merged)
 	}
 }
 

@@ -76,12 +76,30 @@ $up[1]->run('ROLLBACK');
 $up[0]->answer;
 $up[0]->run('ROLLBACK');
 is(latest(), '2 victim for 1 AccessExclusiveLock public.up +; 1 for 2 AccessExclusiveLock public.up +', '... found before it waited');
+
+# The same right after a wait that was granted, whose deadlock timer had gone off: that one is not the victim.
+$up[0]->run('BEGIN; SELECT pg_advisory_xact_lock(1)');
+$up[1]->run("SET deadlock_timeout = '1500ms'; BEGIN; LOCK TABLE up IN SHARE MODE");
+$up[1]->send('SELECT pg_advisory_xact_lock(1)');
+$node->poll_query_until('postgres', q{SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND clock_timestamp() - waitstart > '1600 ms')
+	AND lock_history.flush() AND EXISTS (SELECT FROM lock_history.waits WHERE locktype = 'advisory' AND wait_end IS NULL)});
+$up[0]->run('COMMIT; BEGIN; LOCK TABLE up IN SHARE MODE');
+$up[1]->answer;
+$up[0]->send('LOCK TABLE up');
+LockHistory::wait_until_waiting($node, $up[0]);
+$up[1]->run('LOCK TABLE up');
+like($up[1]->errors, qr/deadlock detected/, 'another upgrade');
+$up[1]->run('ROLLBACK');
+$up[0]->answer;
+$up[0]->run('ROLLBACK');
+is(latest(), '2 victim for 1 AccessExclusiveLock public.up +; 1 for 2 AccessExclusiveLock public.up +', '... is told, too');
+is($node->safe_psql('postgres', q{SELECT outcome FROM lock_history.waits WHERE locktype = 'advisory'}), 'granted', '... and the wait before was granted');
 $_->quit for @up;
-is(deadlocks(), '5', 'no deadlock twice');
+is(deadlocks(), '6', 'no deadlock twice');
 
 # Each victim is one failed wait, wherever it is counted.
 is(LockHistory::history($node, q{SELECT (SELECT count(*) FROM lock_history.waits WHERE outcome = 'deadlock') + (SELECT coalesce(sum(failed), 0) FROM lock_history.short_waits)}),
-	'5', 'five failed waits in all');
+	'6', 'six failed waits in all');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM lock_history.waits WHERE granted IS NOT TRUE AND outcome <> 'deadlock'}), '0', 'nobody else failed');
 
 SKIP:
