@@ -282,7 +282,7 @@ typedef enum PlhFailReason
 typedef struct PlhFailure
 {
 	int64_t		backend_start;
-	int64_t		wait_start;		/* 0: a deadlock that was found before the wait began */
+	int64_t		wait_start;		/* 0: a deadlock that was found before the wait began, as it seems; for certain: failed_at */
 	int64_t		failed_at;
 	int32_t		slot;
 	int32_t		pid;			/* 0: no record, lost says how many there were */

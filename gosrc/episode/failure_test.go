@@ -30,6 +30,10 @@ func TestHowItEnded(t *testing.T) {
 	}
 	// Its start is that of the timer, which no wait has set since.
 	withStart := func(f snapshot.Failure) snapshot.Failure { f.WaitStart = ms(4); return f }
+	weaker := withStart(deadlockOn("1001", "7", "ExclusiveLock"))
+	weaker.Mode = 7
+	untold := withStart(failure(1, 0, ms(496), snapshot.FailDeadlock)) // in a language that is not read
+	untold.Mode = 7
 	other := failure(1, ms(4), ms(496), snapshot.FailCancelled)
 	other.Pid = 77
 	lost := failure(1, ms(499), ms(499.5), snapshot.FailCancelled)
@@ -73,6 +77,9 @@ func TestHowItEnded(t *testing.T) {
 			{Found: []snapshot.Wait{first}, Failed: fails(withStart(deadlockOn("1001", "8", "AccessExclusiveLock")))},
 			{Found: over(snapshot.EndedGranted)}}, history.Granted},
 		{"deadlock on this lock, with its start", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(withStart(deadlockOn("1001", "7", "AccessExclusiveLock")))}}, history.DeadlockVictim},
+		{"deadlock found at once, in another mode, with the start of the wait before", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(weaker)}}, history.Granted},
+		{"the same, without a text", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(untold)}}, history.Granted},
+		{"deadlock found at once, with a start of its own", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(496), ms(496), snapshot.FailDeadlock))}}, history.Granted},
 		{"deadlock without a start and lock", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, 0, ms(496), snapshot.FailDeadlock))}}, history.Unknown},
 	}
 	for _, tt := range tests {
@@ -127,7 +134,7 @@ func TestUnseenFailures(t *testing.T) {
 }
 
 func TestDeadlocks(t *testing.T) {
-	w1, w2, w3 := waiting(1, 7, ms(1)), waiting(2, 8, ms(2)), waiting(3, 9, ms(3))
+	w1, w2, w3, w4 := waiting(1, 7, ms(1)), waiting(2, 8, ms(2)), waiting(3, 9, ms(3)), waiting(4, 6, ms(4))
 	names := map[int32]*snapshot.Session{}
 	for n := int32(1); n <= 4; n++ {
 		names[1000+n] = &snapshot.Session{Slot: n, Pid: 1000 + n, BackendStart: 1, ApplicationName: string('a' + n - 1)}
@@ -136,6 +143,8 @@ func TestDeadlocks(t *testing.T) {
 		"Process 1002 waits for AccessExclusiveLock on relation 8 of database 5; blocked by process 1001."
 	const foreign = "Prozess 1001 wartet auf AccessExclusiveLock-Sperre auf Relation 7 der Datenbank 5; blockiert von Prozess 1002.\n" +
 		"Prozess 1002 wartet auf AccessExclusiveLock-Sperre auf Relation 8 der Datenbank 5; blockiert von Prozess 1001."
+	const group = "Process 1004 waits for AccessExclusiveLock on relation 6 of database 5; blocked by process 1002.\n" +
+		"Process 1002 waits for AccessExclusiveLock on relation 8 of database 5; blocked by process 1004."
 	type member struct {
 		name     string
 		victim   bool
@@ -167,6 +176,9 @@ func TestDeadlocks(t *testing.T) {
 		{"never seen, in another language", nil, ms(1), foreign, []member{{"a", true, 1002, 0, 0, 0, false}, {"b", false, 1001, 0, 0, 0, false}}, 0},
 		{"never seen, found before the wait began", nil, 0, two, []member{{"a", true, 1002, 7, 8, 0, false}, {"b", false, 1001, 8, 7, 0, false}}, 0},
 		{"never seen, without a text", nil, ms(1), "", []member{{"a", true, 0, 0, 0, 0, false}}, 0},
+		{"of a parallel query, another process stands in the circle", []queueOf{{7, []int32{2}, []snapshot.Wait{w1}}, {6, []int32{2}, []snapshot.Wait{w4}}, {8, []int32{4}, []snapshot.Wait{w2}}}, ms(1), group,
+			[]member{{"d", true, 1002, 6, 8, 8, true}, {"b", false, 1004, 8, 6, 8, true}}, 1},
+		{"of a parallel query, never seen", nil, ms(1), group, []member{{"d", true, 1002, 6, 8, 0, false}, {"b", false, 1004, 8, 6, 0, false}}, 0},
 		{"a text that contradicts itself", nil, ms(1), two[:len(two)-2] + "9.", []member{{"a", true, 0, 0, 0, 0, false}}, 0},
 	}
 	for _, tt := range tests {
@@ -228,25 +240,32 @@ func TestDeadlocks(t *testing.T) {
 	}
 }
 
-// A deadlock is told also when its record has the start of a wait that was
-// granted, and is settled.
+// A deadlock that is found before its wait begins may carry the start of the wait
+// before, which was granted long ago: it is another one, and counts.
 func TestDeadlockAfterGrantedWait(t *testing.T) {
-	w := waiting(1, 7, ms(4))
-	s := newStage(testConfig)
-	s.sweep(ms(10), w)
-	s.walk(ms(10), queueOf{7, []int32{2}, []snapshot.Wait{w}})
-	s.sweep(ms(500), ended(1, 7, ms(4), snapshot.EndedGranted))
-	if d := s.Drain(ms(500), DrainOptions{}); len(d.Closed) != 1 || d.Closed[0].Outcome != history.Granted {
-		t.Fatalf("got %+v", d.Closed)
-	}
-	f := failure(1, ms(4), ms(996), snapshot.FailDeadlock)
-	f.Text = "Process 1001 waits for AccessExclusiveLock on relation 8 of database 5; blocked by process 1002.\n" +
+	const text = "Process 1001 waits for AccessExclusiveLock on relation 8 of database 5; blocked by process 1002.\n" +
 		"Process 1002 waits for AccessExclusiveLock on relation 8 of database 5; blocked by process 1001."
-	s.Sweep(Sweep{At: ms(1000), Previous: ms(990), Ticks: 1, Failed: []snapshot.Failure{f}})
-	s.Introduce(func(_, _ int32) *snapshot.Session { return nil })
-	d := s.Drain(ms(1000), DrainOptions{})
-	if len(d.Deadlocks) != 1 || len(d.Closed) != 0 || d.Merged != 1 || len(d.Short) != 1 || d.Short[0].Total != 0 {
-		t.Errorf("got %+v", d)
+	for _, tt := range []struct {
+		name, text string
+	}{{"on another lock", text}, {"without a text", ""}} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := waiting(1, 7, ms(4))
+			s := newStage(testConfig)
+			s.sweep(ms(10), w)
+			s.walk(ms(10), queueOf{7, []int32{2}, []snapshot.Wait{w}})
+			s.sweep(ms(500), ended(1, 7, ms(4), snapshot.EndedGranted))
+			if d := s.Drain(ms(500), DrainOptions{}); len(d.Closed) != 1 || d.Closed[0].Outcome != history.Granted {
+				t.Fatalf("got %+v", d.Closed)
+			}
+			f := failure(1, ms(4), ms(996), snapshot.FailDeadlock)
+			f.Text = tt.text
+			s.Sweep(Sweep{At: ms(1000), Previous: ms(990), Ticks: 1, Failed: []snapshot.Failure{f}})
+			s.Introduce(func(_, _ int32) *snapshot.Session { return nil })
+			d := s.Drain(ms(1000), DrainOptions{})
+			if len(d.Deadlocks) != 1 || d.Deadlocks[0].At != ms(996) || len(d.Closed) != 0 || d.Merged != 1 || len(d.Short) != 1 || d.Short[0].Total != 0 {
+				t.Errorf("got %+v", d)
+			}
+		})
 	}
 }
 

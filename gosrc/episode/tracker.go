@@ -56,9 +56,9 @@ type process struct {
 	// The wait before, to tell a stale start from a true one.
 	lastSeen  snapshot.Micros // when it was certainly still waiting
 	lastStart snapshot.Micros // as published
-	lastTag   lockmgr.Tag     // what it was for
-	lastMode  lockmgr.Mode    // 0 when no walk saw it
-	ended     *wait           // it, when it ended in the sweep at work
+	// lastGranted: it was granted, as decided
+	lastGranted bool
+	ended       *wait // it, when it ended in the sweep at work
 
 	undecided []*wait // of held, at most a few
 	failure   lastFailure
@@ -329,8 +329,7 @@ func (t *Tracker) finish(p *process, s *Sweep, status snapshot.WaitStatus) {
 	w.samples += max(s.Ticks-1, 0) // the ticks before this one saw it
 
 	p.wait = nil
-	p.ended, p.lastSeen, p.lastStart = w, lastSeen, w.published
-	p.lastTag, p.lastMode = w.tag, w.mode
+	p.ended, p.lastSeen, p.lastStart, p.lastGranted = w, lastSeen, w.published, false
 	t.ending = append(t.ending, w)
 	t.held = append(t.held, w)
 	p.undecided = append(p.undecided, w)

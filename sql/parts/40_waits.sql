@@ -87,7 +87,7 @@ COMMENT ON COLUMN lock_history.waits.wait_start IS 'begin of the wait, the serve
 COMMENT ON COLUMN lock_history.waits.wait_end IS 'end of the wait, within half a sampling period; null: still waiting';
 COMMENT ON COLUMN lock_history.waits.duration IS 'length of the wait, up to now while it lasts';
 COMMENT ON COLUMN lock_history.waits.granted IS 'whether the lock was granted; null: not known, or still waiting';
-COMMENT ON COLUMN lock_history.waits.outcome IS 'how it ended: granted; lock_timeout, statement_timeout, cancelled, terminated, deadlock (its victim), server_stop, or failed (not granted, why is not known); unknown (then wait_end is when it was last seen); null: still waiting';
+COMMENT ON COLUMN lock_history.waits.outcome IS 'how it ended: granted; lock_timeout, statement_timeout, cancelled, terminated, deadlock (its victim), server_stop, or failed (not granted, why is not known, or since a worker of its parallel query failed); unknown (then wait_end is when it was last seen); null: still waiting';
 COMMENT ON COLUMN lock_history.waits.samples IS 'samples that saw it';
 COMMENT ON COLUMN lock_history.waits.hard_blockers IS 'pids that held a conflicting mode, in order of first seen, at most 20; -n: n-th prepared transaction';
 COMMENT ON COLUMN lock_history.waits.soft_blockers IS 'pids ahead in the queue with a conflicting request, nearest first, at most 20';
