@@ -147,6 +147,10 @@ is_message(const ErrorData *error, const char *id)
 static int32
 reason_of(const ErrorData *error)
 {
+	/* The replay on a standby, with several SQLSTATEs; it also ends sessions. */
+	if (is_message(error, "canceling statement due to conflict with recovery") ||
+		is_message(error, "terminating connection due to conflict with recovery"))
+		return PLH_FAIL_RECOVERY_CONFLICT;
 	if (error->elevel >= FATAL)
 		return error->sqlerrcode == ERRCODE_ADMIN_SHUTDOWN && plh_server_is_stopping() ?
 			PLH_FAIL_SERVER_STOP : PLH_FAIL_TERMINATED;
@@ -157,7 +161,7 @@ reason_of(const ErrorData *error)
 	/* The same SQLSTATE as a cancel's. */
 	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED && is_message(error, "canceling statement due to statement timeout"))
 		return PLH_FAIL_STATEMENT_TIMEOUT;
-	/* By a user, autovacuum by the session it blocks, on a standby by the replay (with several SQLSTATEs). */
+	/* By a user; autovacuum by the session it blocks. */
 	return is_message(error, "canceling ") ? PLH_FAIL_CANCELLED : PLH_FAIL_FAILED;
 }
 

@@ -302,6 +302,59 @@ func TestStartAfterClockWasSetBack(t *testing.T) {
 	}
 }
 
+// TestStartAroundAStep: the second wait of a process, first seen with
+// the sweep that finds the clock set. It is found within a tick, so it is as long
+// as the true one, whatever its start says.
+func TestStartAroundAStep(t *testing.T) {
+	tests := []struct {
+		name  string
+		step  time.Duration
+		start float64       // published, ms
+		after time.Duration // the look that found the clock set
+		late  bool          // the start is published when it has been walked
+	}{
+		{"forwards, began after it", time.Hour, 3_600_505, 0, false},
+		{"back, began after it", -time.Hour, -3_599_495, 0, false},
+		{"back a little, began after it", -time.Second, -495, 0, false},
+		{"back, began before it", -time.Hour, 505, 0, false},
+		{"back, began when the first had been seen last, by then", -time.Second, 485, time.Second - 25*time.Millisecond, false},
+		{"back, start published late", -time.Hour, -3_599_495, 0, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(testConfig)
+			s.read[1] = &snapshot.Session{Slot: 1, Pid: 1001, BackendStart: ms(-1)} // later than now, once the clock was set back
+			first := waiting(1, 7, ms(4))
+			s.sweep(ms(10), first)
+			s.walk(ms(10), queueOf{7, []int32{2}, []snapshot.Wait{first}})
+			s.sweep(ms(490), first)
+			first.Status = snapshot.EndedGranted
+			s.sweep(ms(500), first)
+			s.Drain(ms(500), DrainOptions{})
+			at := ms(510).Add(tt.step)
+			step := tt.step
+			if tt.after != 0 {
+				s.Sweep(Sweep{At: at, Previous: at.Add(-tick), Ticks: 1, Step: step})
+				at, step = at.Add(tt.after+5*time.Millisecond), 0
+			}
+			second := waiting(1, 8, ms(tt.start))
+			seen := second
+			if tt.late {
+				seen.WaitStart = 0
+			}
+			s.Sweep(Sweep{At: at, Previous: at.Add(-tick), Ticks: 1, Step: step, Found: []snapshot.Wait{seen}})
+			s.walk(at, queueOf{8, []int32{2}, []snapshot.Wait{seen}})
+			s.sweep(at.Add(tick), second)
+			second.Status = snapshot.EndedGranted
+			at = at.Add(time.Second)
+			s.sweep(at, second)
+			if e := s.closedOnly(t, at); e.Start != ms(tt.start) || e.End.Sub(e.Start) != time.Second {
+				t.Errorf("from %v, %v long; want %v, 1s", e.Start.Sub(base), e.End.Sub(e.Start), ms(tt.start).Sub(base))
+			}
+		})
+	}
+}
+
 func TestAnotherWaitAfterAPause(t *testing.T) {
 	s := newStage(testConfig)
 	s.sweep(ms(10), waiting(1, 7, 0))
