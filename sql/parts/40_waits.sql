@@ -57,7 +57,7 @@ WHERE w.seg >= (SELECT 0) AND w.seg <= (SELECT 8);
 
 GRANT SELECT ON lock_history.waits TO pg_monitor;
 COMMENT ON VIEW lock_history.waits IS
-    'Every wait for a heavyweight lock of at least min_duration, also those that go on';
+    'Every wait for a heavyweight lock of at least min_duration, also those that go on; of those shorter than sample_period only what a sample met';
 COMMENT ON COLUMN lock_history.waits.node IS 'server on which it was seen';
 COMMENT ON COLUMN lock_history.waits.wait_id IS 'identity of the wait, for blocking and blocking_all()';
 COMMENT ON COLUMN lock_history.waits.pid IS 'process that waited';
