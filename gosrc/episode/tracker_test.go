@@ -355,6 +355,47 @@ func TestStartAroundAStep(t *testing.T) {
 	}
 }
 
+// The process ends while it waits; another one gets its slot and its number, and waits
+// for the same lock, behind the same blocker, before anybody has looked.
+func TestPidUsedAgainForTheSameLock(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		first snapshot.Micros // start of the second wait as the first look sees it
+		start snapshot.Micros // that is kept: until the true one is seen it could be the first
+	}{{"its start is known", ms(203), ms(203)}, {"its start is published later", 0, ms(220)}, {"the start of the first is still there", ms(4), ms(220)}} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(testConfig)
+			see := func(at, start snapshot.Micros) {
+				w := waiting(1, 7, start)
+				s.sweep(at, w)
+				s.walk(at, queueOf{7, []int32{2}, []snapshot.Wait{w}})
+			}
+			s.read[1] = &snapshot.Session{Slot: 1, Pid: 1001, BackendStart: ms(-500), Query: "of the first"}
+			see(ms(10), ms(4))
+			see(ms(200), ms(4))
+			s.read[1] = &snapshot.Session{Slot: 1, Pid: 1001, BackendStart: ms(202), Query: "of the second"}
+			see(ms(210), tt.first)
+			see(ms(220), ms(203))
+			s.sweep(ms(500), ended(1, 7, ms(203), snapshot.EndedGranted))
+			d := s.Drain(ms(600), DrainOptions{})
+			if len(d.Closed) != 2 {
+				t.Fatalf("%d waits, want 2", len(d.Closed))
+			}
+			for i, want := range []struct {
+				start snapshot.Micros
+				query string
+			}{{ms(4), "of the first"}, {tt.start, "of the second"}} {
+				if e := &d.Closed[i]; e.Start != want.start || e.Waiter.Query != want.query {
+					t.Errorf("wait %d from %v: %q", i, e.Start.Sub(base), e.Waiter.Query)
+				}
+			}
+			if a, b := &d.Closed[0], &d.Closed[1]; a.WaitID == b.WaitID || a.End > b.Start {
+				t.Errorf("the first up to %v, id %d; the second id %d", a.End.Sub(base), a.WaitID, b.WaitID)
+			}
+		})
+	}
+}
+
 func TestAnotherWaitAfterAPause(t *testing.T) {
 	s := newStage(testConfig)
 	s.sweep(ms(10), waiting(1, 7, 0))
