@@ -215,6 +215,10 @@ reason_of(const ErrorData *error)
 {
 	if (is_deadlock(error))
 		return PLH_FAIL_DEADLOCK;
+	/* The replay on a standby, with several SQLSTATEs; it also ends sessions. */
+	if (is_message(error, "canceling statement due to conflict with recovery") ||
+		is_message(error, "terminating connection due to conflict with recovery"))
+		return PLH_FAIL_RECOVERY_CONFLICT;
 	if (error->elevel >= FATAL)
 		return PLH_FAIL_TERMINATED;
 	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && is_message(error, "canceling statement due to lock timeout"))
@@ -222,7 +226,7 @@ reason_of(const ErrorData *error)
 	/* The same SQLSTATE as a cancel's. */
 	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED && is_message(error, "canceling statement due to statement timeout"))
 		return PLH_FAIL_STATEMENT_TIMEOUT;
-	/* By a user, autovacuum by the session it blocks, on a standby by the replay (with several SQLSTATEs). */
+	/* By a user; autovacuum by the session it blocks. */
 	return is_message(error, "canceling ") || is_message(error, "canceling statement due to user request") ?
 		PLH_FAIL_CANCELLED : PLH_FAIL_FAILED;
 }
@@ -243,8 +247,9 @@ reason_of_code(int code)
 		case ERRCODE_ADMIN_SHUTDOWN:
 			return plh_server_is_stopping() ? PLH_FAIL_SERVER_STOP : PLH_FAIL_TERMINATED;
 		case ERRCODE_CONNECTION_FAILURE:
-		case ERRCODE_DATABASE_DROPPED:
 			return PLH_FAIL_TERMINATED;
+		case ERRCODE_DATABASE_DROPPED:	/* on the primary */
+			return PLH_FAIL_RECOVERY_CONFLICT;
 		case ERRCODE_T_R_DEADLOCK_DETECTED:
 			return PLH_FAIL_DEADLOCK;
 		case ERRCODE_LOCK_NOT_AVAILABLE:

@@ -77,7 +77,7 @@ func (t *Tracker) foundDeadlock(f *snapshot.Failure, lines []deadlock.Line, w *w
 	if len(t.found) >= maxDeadlocks {
 		t.lost++
 		if w == nil {
-			t.settle(unseen(f))
+			t.settle(t.unseen(f))
 		}
 		return
 	}
@@ -123,7 +123,7 @@ func (t *Tracker) foundDeadlock(f *snapshot.Failure, lines []deadlock.Line, w *w
 	d.noteHeld(cut || lines[len(lines)-1].Blocker != lines[0].Pid)
 
 	if w == nil {
-		d.unseen = unseen(f)
+		d.unseen = t.unseen(f)
 		if v := &d.fact.Members[d.victim]; v.HasTag && v.Session.Pid == f.Pid {
 			// As good as seen: the text says what it waited for.
 			d.unseen.tag, d.unseen.mode, d.unseen.walk = v.Tag, v.Mode, max(t.walks, 1)

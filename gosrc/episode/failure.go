@@ -50,7 +50,7 @@ func (t *Tracker) fail(f *snapshot.Failure) {
 		f, w = &early, nil
 	}
 	if w != nil {
-		w.failed = outcomeOf(f.Reason)
+		w.failed, w.failedAt = outcomeOf(f.Reason), f.FailedAt
 	} else {
 		p.failure = lastFailure{pid: f.Pid, start: f.WaitStart, sweep: t.sweeps}
 		if f.WaitStart != 0 && f.WaitStart == p.lastStart {
@@ -60,7 +60,7 @@ func (t *Tracker) fail(f *snapshot.Failure) {
 	if f.Reason == snapshot.FailDeadlock {
 		t.foundDeadlock(f, lines, w)
 	} else if w == nil {
-		t.settle(unseen(f))
+		t.settle(t.unseen(f))
 	}
 }
 
@@ -108,16 +108,20 @@ func (w *wait) isFailed(f *snapshot.Failure, line *deadlock.Line) bool {
 	case w.published != 0 && !w.stale:
 		return w.published == f.WaitStart
 	default: // its start was not seen: it waited when first seen, so it began before
-		return f.WaitStart <= w.firstSeen && f.FailedAt >= w.firstSeen
+		return f.WaitStart <= w.firstSeen && w.ownTime(f.FailedAt) >= w.firstSeen
 	}
 }
 
 // unseen makes a wait of the record of one that no sweep saw.
-func unseen(f *snapshot.Failure) *wait {
+func (t *Tracker) unseen(f *snapshot.Failure) *wait {
 	end := max(f.FailedAt, 1)
 	w := &wait{slot: f.Slot, pid: f.Pid, start: end, end: end, firstSeen: end, seenAt: end, outcome: outcomeOf(f.Reason)}
 	if f.WaitStart != 0 {
-		w.start = min(f.WaitStart, end)
+		start := f.WaitStart
+		if long := end.Sub(start); t.step < 0 && long < 0 || t.step > 0 && long >= t.step {
+			start = start.Add(t.step) // the clock was set while it waited
+		}
+		w.start = min(start, end)
 	}
 	return w
 }
@@ -136,6 +140,9 @@ func (t *Tracker) decide(now snapshot.Micros, force bool) {
 		w.outcome = outcome
 		if w.published == p.lastStart {
 			p.lastGranted = outcome == history.Granted
+		}
+		if w.failedAt != 0 { // its process knows better than two ticks
+			w.end = min(max(w.ownTime(w.failedAt), w.endFrom), w.endTo)
 		}
 		for i := range p.undecided {
 			if p.undecided[i] == w {
@@ -209,6 +216,8 @@ func outcomeOf(r snapshot.FailReason) history.Outcome {
 		return history.DeadlockVictim
 	case snapshot.FailServerStop:
 		return history.ServerStop
+	case snapshot.FailRecoveryConflict:
+		return history.RecoveryConflict
 	default:
 		return history.Failed
 	}

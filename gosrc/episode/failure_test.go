@@ -3,6 +3,7 @@ package episode
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"pg_lock_history/gosrc/history"
 	"pg_lock_history/gosrc/lockmgr"
@@ -50,6 +51,7 @@ func TestHowItEnded(t *testing.T) {
 		{"cancelled", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailCancelled))}}, history.Cancelled},
 		{"terminated, its slot taken over", []Sweep{{Found: over(snapshot.EndedLeft), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailTerminated))}}, history.Terminated},
 		{"server stop", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailServerStop))}}, history.ServerStop},
+		{"recovery conflict", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailRecoveryConflict))}}, history.RecoveryConflict},
 		{"deadlock", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailDeadlock))}}, history.DeadlockVictim},
 		{"failed, nobody knows why", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailFailed))}}, history.Failed},
 		{"the record comes before the sweep sees the end", []Sweep{
@@ -104,6 +106,82 @@ func TestHowItEnded(t *testing.T) {
 			}
 			if e := closed[0]; e.Outcome != tt.want {
 				t.Errorf("got %v, want %v", e.Outcome, tt.want)
+			}
+		})
+	}
+}
+
+// TestEndOfFailedWait: process 1 waits from ms 4 on and is missed first at ms
+// 500. Its own record of the end is better than the middle of two ticks, as
+// far as it can be true.
+func TestEndOfFailedWait(t *testing.T) {
+	cancelled := func(at float64) []snapshot.Failure {
+		return []snapshot.Failure{failure(1, ms(4), ms(at), snapshot.FailCancelled)}
+	}
+	gone := []snapshot.Wait{ended(1, 7, ms(4), snapshot.EndedFailed)}
+	tests := []struct {
+		name   string
+		sweeps []Sweep // after one at 490 that saw it
+		want   snapshot.Micros
+	}{
+		{"as recorded", []Sweep{{At: ms(500), Previous: ms(490), Found: gone, Failed: cancelled(492)}}, ms(492)},
+		{"no record", []Sweep{{At: ms(500), Previous: ms(490), Found: gone}}, ms(495)},
+		{"the record came late, and was written late", []Sweep{{At: ms(500), Previous: ms(490), Found: gone}, {At: ms(540), Previous: ms(530), Failed: cancelled(535)}}, ms(500)},
+		{"recorded before it was last seen", []Sweep{{At: ms(500), Previous: ms(490), Found: gone, Failed: cancelled(300)}}, ms(490)},
+		{"the record came first", []Sweep{{At: ms(500), Previous: ms(490), Found: []snapshot.Wait{waiting(1, 7, ms(4))}, Failed: cancelled(500.1)},
+			{At: ms(510), Previous: ms(500), Found: gone}}, ms(500.1)},
+		{"waits again before the end that was recorded late", []Sweep{{At: ms(500), Previous: ms(490), Failed: cancelled(499),
+			Found: []snapshot.Wait{ended(1, 7, ms(4), snapshot.EndedLeft), waiting(1, 8, ms(497))}}}, ms(497)},
+		{"nobody looked for a while", []Sweep{{At: ms(60_000), Previous: ms(490), Resumed: true, Found: gone, Failed: cancelled(2500)}}, ms(2500)},
+		{"nobody looked, and no record", []Sweep{{At: ms(60_000), Previous: ms(490), Resumed: true, Found: gone}}, ms(490)},
+		{"the clock was set forward, then it failed", []Sweep{{At: ms(3_600_500), Previous: ms(3_600_490), Step: time.Hour, Found: gone, Failed: cancelled(3_600_492)}}, ms(492)},
+		{"it failed, then the clock was set forward", []Sweep{{At: ms(3_600_500), Previous: ms(3_600_490), Step: time.Hour, Found: gone, Failed: cancelled(492)}}, ms(490)},
+		{"the clock was set back, no record", []Sweep{{At: ms(-3_599_500), Previous: ms(-3_599_510), Step: -time.Hour, Found: gone}}, ms(495)},
+		{"it failed, then the clock was set back", []Sweep{{At: ms(-3_599_500), Previous: ms(-3_599_510), Step: -time.Hour, Found: gone, Failed: cancelled(492)}}, ms(500)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(testConfig)
+			s.sweep(ms(10), waiting(1, 7, ms(4)))
+			s.walk(ms(10), queueOf{7, []int32{2}, []snapshot.Wait{waiting(1, 7, ms(4))}})
+			s.sweep(ms(490), waiting(1, 7, ms(4)))
+			for _, sweep := range tt.sweeps {
+				s.Sweep(sweep)
+			}
+			e := s.closedOnly(t, tt.sweeps[len(tt.sweeps)-1].At)
+			if e.End != tt.want {
+				t.Errorf("ended at %v, want %v", e.End.Sub(base), tt.want.Sub(base))
+			}
+			for _, edge := range e.Edges {
+				if edge.To != e.End {
+					t.Errorf("edge up to %v", edge.To.Sub(base))
+				}
+			}
+		})
+	}
+}
+
+// An unseen wait over which the clock was set is no hour long.
+func TestUnseenFailureWhenTheClockIsSet(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		step        time.Duration
+		start, fail float64
+		want        time.Duration
+	}{
+		{"forwards in between", time.Hour, 495, 3_600_499, 4 * time.Millisecond},
+		{"back in between", -time.Hour, 495, -3_599_501, 4 * time.Millisecond},
+		{"forwards before", time.Hour, 3_600_495, 3_600_499, 4 * time.Millisecond},
+		{"back afterwards", -time.Hour, 495, 499, 4 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(testConfig)
+			s.sweep(ms(490))
+			at := ms(500).Add(tt.step)
+			s.Sweep(Sweep{At: at, Previous: at.Add(-tick), Ticks: 1, Step: tt.step,
+				Failed: []snapshot.Failure{failure(1, ms(tt.start), ms(tt.fail), snapshot.FailLockTimeout)}})
+			if d := s.Drain(at, DrainOptions{}); len(d.Short) != 1 || d.Short[0].Total != tt.want {
+				t.Errorf("got %+v, want %v", d.Short, tt.want)
 			}
 		})
 	}

@@ -55,6 +55,7 @@ const (
 	FailTerminated       FailReason = 4
 	FailDeadlock         FailReason = 5
 	FailServerStop       FailReason = 6
+	FailRecoveryConflict FailReason = 7
 )
 
 // Failure is what a process left behind of a wait of its own that failed.
