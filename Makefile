@@ -162,6 +162,14 @@ test-isolation: deps
 test-tap: deps
 	@$(RUN_TESTS) tap
 
+# Random sessions against what the server says; PLH_SEED repeats a run.
+RANDOM_SECONDS ?= 600
+.PHONY: test-random
+test-random: deps
+	@PLH_RANDOM_SECONDS='$(RANDOM_SECONDS)' GO_TEST_PACKAGES=./gosrc/livetest \
+		GO_TEST_FLAGS='-v -run TestSameAsServer -timeout 0 $(GO_TEST_FLAGS)' \
+		PG_CONFIG='$(PG_CONFIG)' test/tools/run-tests.sh go
+
 FUZZ_TIME ?= 20s
 .PHONY: fuzz bench
 fuzz:
@@ -200,6 +208,7 @@ help:
 	@echo '                    make test-tap PROVE_TESTS=test/t/001_alter_queue.pl'
 	@echo '                    make test-go GO_TEST_FLAGS="-run Roots"'
 	@echo 'make test-go        Go tests without the race detector (test-race: with it)'
+	@echo 'make test-random    random sessions compared with pg_blocking_pids() for RANDOM_SECONDS=$(RANDOM_SECONDS)'
 	@echo 'make fuzz           each fuzz target for FUZZ_TIME=$(FUZZ_TIME)'
 	@echo 'make bench          what watching costs, measured'
 	@echo '                    make bench CASE=reading: what reading a full ring costs'

@@ -18,12 +18,14 @@
  *	 back at the next end of a transaction or subtransaction.
  * - the callbacks at the abort of a transaction or subtransaction, for
  *	 what may have happened before that.  By then the error is out of reach: such
- *	 a record says "failed" and no more, or "terminated" when the process is exiting.
+ *	 a record says "failed" and no more, "terminated" when the process is exiting, or
+ *	 what the first place has noted.
  *
  * The exceptions: from 18 on a deadlock that is found before the wait begins leaves the
- * status alone and is known by its error; and some errors that end the session (17
- * and later: transaction_timeout) are raised while the status still is WAITING,
- * and it is the abort that sees them.
+ * status alone and is known by its error; and some errors leave the process in the
+ * queue, and its status at WAITING, until the abort: one that a parallel worker has
+ * sent to its waiting leader, and from 17 on transaction_timeout.  Of these the first
+ * place notes why, and the abort tells of it.
  *
  * (The log hook would be too late and too little: an error that is not logged or
  * that is caught does not come by there.)
@@ -89,6 +91,10 @@ static MemoryContext error_copy;
 /* Of this process: start of the wait that was last reported as failed. */
 static TimestampTz reported_start = 0;
 
+/* Of this process: the wait in whose queue it stood when an error came, and why that was. */
+static TimestampTz interrupted_start = 0;
+static int32 interrupted_reason = PLH_FAIL_FAILED;
+
 static void on_error(void *arg);
 
 static ErrorContextCallback bottom = {.previous = NULL, .callback = on_error, .arg = NULL};
@@ -125,7 +131,14 @@ wait_has_failed(void)
 	return MyProc != NULL && MyProc->waitStatus == PROC_WAIT_STATUS_ERROR && plh_failures != NULL;
 }
 
-/* And that has not been reported. */
+/* True while MyProc stands in a queue. */
+static inline bool
+is_in_queue(void)
+{
+	return MyProc != NULL && MyProc->waitStatus == PROC_WAIT_STATUS_WAITING && plh_failures != NULL;
+}
+
+/* True while MyProc's last wait is a failed one that has not been reported. */
 static inline bool
 is_new_failure(void)
 {
@@ -179,14 +192,21 @@ static bool
 is_message(const ErrorData *error, const char *id)
 {
 	/* The identifier is the text before translation. */
-	return error->message_id != NULL && strncmp(error->message_id, id, strlen(id)) == 0;
+	if (error->message_id != NULL)
+		return strncmp(error->message_id, id, strlen(id)) == 0;
+	/* An error that a parallel worker has sent has none; the worker speaks our language. */
+	return error->message != NULL && strcmp(error->message, _(id)) == 0;
 }
 
-/* An error of RAISE, or one that was passed on, has another identifier. */
+/*
+ * An error of RAISE has another identifier, and one that was passed on has none: a
+ * leader that is told of its worker's deadlock is no victim itself.
+ */
 static bool
 is_deadlock(const ErrorData *error)
 {
-	return error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED && is_message(error, "deadlock detected");
+	return error->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED && error->message_id != NULL &&
+		is_message(error, "deadlock detected");
 }
 
 /* What the error of a failed wait says of it. */
@@ -195,6 +215,10 @@ reason_of(const ErrorData *error)
 {
 	if (is_deadlock(error))
 		return PLH_FAIL_DEADLOCK;
+	/* The replay on a standby, with several SQLSTATEs; it also ends sessions. */
+	if (is_message(error, "canceling statement due to conflict with recovery") ||
+		is_message(error, "terminating connection due to conflict with recovery"))
+		return PLH_FAIL_RECOVERY_CONFLICT;
 	if (error->elevel >= FATAL)
 		return PLH_FAIL_TERMINATED;
 	if (error->sqlerrcode == ERRCODE_LOCK_NOT_AVAILABLE && is_message(error, "canceling statement due to lock timeout"))
@@ -202,8 +226,9 @@ reason_of(const ErrorData *error)
 	/* The same SQLSTATE as a cancel's. */
 	if (error->sqlerrcode == ERRCODE_QUERY_CANCELED && is_message(error, "canceling statement due to statement timeout"))
 		return PLH_FAIL_STATEMENT_TIMEOUT;
-	/* By a user, autovacuum by the session it blocks, on a standby by the replay (with several SQLSTATEs). */
-	return is_message(error, "canceling ") ? PLH_FAIL_CANCELLED : PLH_FAIL_FAILED;
+	/* By a user; autovacuum by the session it blocks. */
+	return is_message(error, "canceling ") || is_message(error, "canceling statement due to user request") ?
+		PLH_FAIL_CANCELLED : PLH_FAIL_FAILED;
 }
 
 /* In a wait these end the session, whatever else the error says. */
@@ -222,8 +247,9 @@ reason_of_code(int code)
 		case ERRCODE_ADMIN_SHUTDOWN:
 			return plh_server_is_stopping() ? PLH_FAIL_SERVER_STOP : PLH_FAIL_TERMINATED;
 		case ERRCODE_CONNECTION_FAILURE:
-		case ERRCODE_DATABASE_DROPPED:
 			return PLH_FAIL_TERMINATED;
+		case ERRCODE_DATABASE_DROPPED:	/* on the primary */
+			return PLH_FAIL_RECOVERY_CONFLICT;
 		case ERRCODE_T_R_DEADLOCK_DETECTED:
 			return PLH_FAIL_DEADLOCK;
 		case ERRCODE_LOCK_NOT_AVAILABLE:
@@ -234,19 +260,27 @@ reason_of_code(int code)
 }
 
 /*
- * False for a deadlock that was found before the wait began, when the timer is
- * still that of an earlier wait.
+ * Start of the wait that has failed.  A deadlock may be found before the wait
+ * begins: then the timer is still that of an earlier wait.  Where that is certain,
+ * since the earlier one has been reported or is of an earlier statement, this one is
+ * told to begin now; where it seems so, the start is 0.  That leaves, before 18, a wait
+ * of the same statement whose check has just run: the worker compares what it was for.
  */
-static bool
-wait_has_begun(int32 reason, TimestampTz now)
+static TimestampTz
+start_of_failed(int32 reason, TimestampTz now)
 {
+	TimestampTz start = get_timeout_start_time(DEADLOCK_TIMEOUT);
 	TimestampTz checked = get_timeout_finish_time(DEADLOCK_TIMEOUT);
 
 	if (reason != PLH_FAIL_DEADLOCK)
-		return true;
+		return start;
+	if (!is_new_failure())
+		return now;
 	if (!PLH_EARLY_DEADLOCK_IS_WAIT)
-		return is_new_failure();
-	return is_new_failure() && checked <= now && now - checked <= CHECK_RUNS_WITHIN;
+		return start;
+	if (start < GetCurrentStatementStartTimestamp())
+		return now;
+	return checked <= now && now - checked <= CHECK_RUNS_WITHIN ? start : 0;
 }
 
 /* Writes the record; detail is the text of a deadlock, or NULL. */
@@ -256,7 +290,6 @@ report_failure(int32 reason, const char *detail)
 	PlhSlotFailures *slot;
 	PlhFailureRecord *record;
 	uint64		n;
-	bool		has_begun;
 	int32		index = plh_slot_of(MyProc);
 
 	if (index < 0 || (uint32) index >= PLH_MAX_PROCESSES())
@@ -270,9 +303,8 @@ report_failure(int32 reason, const char *detail)
 	record->backend_start = MyStartTimestamp;
 	record->failed_at = GetCurrentTimestamp();
 	record->reason = reason;
-	has_begun = wait_has_begun(reason, record->failed_at);
-	record->wait_start = has_begun ? get_timeout_start_time(DEADLOCK_TIMEOUT) : 0;
-	record->mode = has_begun || PLH_EARLY_DEADLOCK_IS_WAIT ? MyProc->waitLockMode : NoLock;
+	record->wait_start = start_of_failed(reason, record->failed_at);
+	record->mode = PLH_EARLY_DEADLOCK_IS_WAIT || is_new_failure() ? MyProc->waitLockMode : NoLock;
 	record->pid = MyProcPid;
 	record->text = detail != NULL ? leave_text(detail) : 0;
 	pg_write_barrier();
@@ -288,6 +320,18 @@ report_failure(int32 reason, const char *detail)
 }
 
 /*
+ * Notes an error that leaves the process in its queue.  One that would end the
+ * session of its own takes it out first; such a one, or a deadlock, is its parallel
+ * worker's.
+ */
+static void
+note_interrupt(int32 reason, int code)
+{
+	interrupted_start = get_timeout_start_time(DEADLOCK_TIMEOUT);
+	interrupted_reason = ends_session(code) || reason == PLH_FAIL_DEADLOCK ? PLH_FAIL_FAILED : reason;
+}
+
+/*
  * Called for every message that is sent anywhere, while it is made.  A deadlock
  * is always a new failure: it may have been found before its wait began, when
  * the timer does not tell it from the last one.
@@ -296,15 +340,16 @@ static void
 on_error(void *arg)
 {
 	const ErrorData *error;
+	bool		is_waiting = is_in_queue();
 	bool		is_new = is_new_failure();
 	int32		reason;
 	int			code;
 
-	/* Most messages: no wait has failed, and no deadlock is found without one. */
-	if (!is_new && PLH_EARLY_DEADLOCK_IS_WAIT && !wait_has_failed())
+	/* Most messages: no wait has failed or goes on, and no deadlock is found without one. */
+	if (!is_new && !is_waiting && PLH_EARLY_DEADLOCK_IS_WAIT && !wait_has_failed())
 		return;
 	code = geterrcode();
-	if (!is_new && (code != ERRCODE_T_R_DEADLOCK_DETECTED || MyProc == NULL || plh_failures == NULL))
+	if (!is_new && !is_waiting && (code != ERRCODE_T_R_DEADLOCK_DETECTED || MyProc == NULL || plh_failures == NULL))
 		return;
 
 	/* Not an error at all. */
@@ -312,18 +357,16 @@ on_error(void *arg)
 		return;
 
 	error = ends_session(code) ? NULL : copy_error();
-	if (error == NULL)
+	if (error == NULL || error->elevel >= ERROR)
 	{
-		if (is_new)
-			report_failure(reason_of_code(code), NULL);
+		reason = error != NULL ? reason_of(error) : reason_of_code(code);
+		if (is_waiting)
+			note_interrupt(reason, code);
+		else if (is_new || (error != NULL && reason == PLH_FAIL_DEADLOCK))
+			report_failure(reason, reason == PLH_FAIL_DEADLOCK && error != NULL ? error->detail : NULL);
 	}
-	else
-	{
-		reason = reason_of(error);
-		if (error->elevel >= ERROR && (is_new || reason == PLH_FAIL_DEADLOCK))
-			report_failure(reason, reason == PLH_FAIL_DEADLOCK ? error->detail : NULL);
+	if (error != NULL)
 		MemoryContextReset(error_copy);
-	}
 }
 
 /*
@@ -337,12 +380,22 @@ watch_errors(void)
 		error_context_stack = &bottom;
 }
 
-/* At an abort: an error in a wait ends the process only as its last one. */
+/* Why a wait has failed whose error is out of reach. */
+static int32
+noted_reason(void)
+{
+	/* An error in a wait ends the process only as its last one. */
+	if (proc_exit_inprogress)
+		return PLH_FAIL_TERMINATED;
+	return interrupted_start == get_timeout_start_time(DEADLOCK_TIMEOUT) ? interrupted_reason : PLH_FAIL_FAILED;
+}
+
+/* At an abort. */
 static inline void
 report_unseen(void)
 {
 	if (is_new_failure())
-		report_failure(proc_exit_inprogress ? PLH_FAIL_TERMINATED : PLH_FAIL_FAILED, NULL);
+		report_failure(noted_reason(), NULL);
 }
 
 static void

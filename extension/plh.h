@@ -89,7 +89,7 @@ typedef struct PlhShared
 typedef struct PlhFailureRecord
 {
 	TimestampTz backend_start;
-	TimestampTz wait_start;		/* 0: the wait had not begun, or its start is not known */
+	TimestampTz wait_start;		/* 0: the wait had not begun, as it seems; failed_at: for certain */
 	TimestampTz failed_at;
 	uint64		text;			/* number of its PlhDeadlockText, 0 for none */
 	int32		pid;

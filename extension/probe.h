@@ -80,7 +80,7 @@ typedef struct PlhWake
 {
 	int64_t		now;			/* wall clock of the last sweep */
 	int64_t		now_ns;			/* monotonic clock of the last sweep */
-	int64_t		previous;		/* wall clock of the sweep before it, 0 = none */
+	int64_t		previous;		/* the sweep before it, told by the clock of now; 0 = none */
 	int64_t		gap_began;		/* wall clock: longest hole between two sweeps */
 	int64_t		gap_ended;		/* of this call, 0 when none was over 1 s and 3 periods */
 	uint64_t	flush_request;	/* highest flush() ticket seen */
@@ -278,13 +278,14 @@ typedef enum PlhFailReason
 	PLH_FAIL_CANCELLED = 3,
 	PLH_FAIL_TERMINATED = 4,
 	PLH_FAIL_DEADLOCK = 5,
-	PLH_FAIL_SERVER_STOP = 6
+	PLH_FAIL_SERVER_STOP = 6,
+	PLH_FAIL_RECOVERY_CONFLICT = 7	/* a standby: in the way of the replay */
 } PlhFailReason;
 
 typedef struct PlhFailure
 {
 	int64_t		backend_start;
-	int64_t		wait_start;		/* 0: a deadlock that was found before the wait began */
+	int64_t		wait_start;		/* 0: a deadlock that was found before the wait began, as it seems; for certain: failed_at */
 	int64_t		failed_at;
 	int32_t		slot;
 	int32_t		pid;			/* 0: no record, lost says how many there were */

@@ -49,7 +49,6 @@ typedef struct PlhPace
 	int64		period_ns;		/* as armed, 0 = no ticks */
 	int64		last_due_ns;	/* due time of the last tick that came */
 	int64		last_sweep_ns;	/* monotonic time of the last sweep, 0 = none yet */
-	int64		last_sweep_at;	/* wall clock of the same */
 	int64		last_look_ns;	/* last look at postmaster.pid */
 	uint64		last_ticket;	/* highest flush() ticket reported to Go */
 	bool		told_stopping;
@@ -244,9 +243,10 @@ sweep(uint32_t track, const PlhWait *known, uint32_t n_known, PlhWait *found, ui
 		}
 	}
 
-	wake->previous = pace->last_sweep_ns != 0 ? pace->last_sweep_at : 0;
 	wake->now = (int64_t) GetCurrentTimestamp();
 	wake->now_ns = plh_monotonic_ns();
+	/* By the clock of now: it may have been set since. */
+	wake->previous = pace->last_sweep_ns != 0 ? wake->now - (wake->now_ns - pace->last_sweep_ns) / 1000 : 0;
 	wake->last_sweep_ns = (uint32_t) Min(wake->now_ns - started, PG_UINT32_MAX);
 	pg_atomic_write_u64(&plh_shared->last_tick, (uint64) wake->now);
 
@@ -259,7 +259,6 @@ sweep(uint32_t track, const PlhWait *known, uint32_t n_known, PlhWait *found, ui
 		wake->gap_ended = wake->now;
 	}
 	pace->last_sweep_ns = wake->now_ns;
-	pace->last_sweep_at = wake->now;
 	return changed;
 }
 

@@ -25,6 +25,11 @@ type Sweep struct {
 	// is one period before At, or the beginning of the hole when there was one.
 	Previous snapshot.Micros
 
+	// Step is how far the clock was set since the Sweep before, 0 for not at
+	// all: forwards when it is positive. At and Previous are by the clock as it
+	// is now.
+	Step time.Duration
+
 	Ticks int64           // ticks since the previous Sweep, this one included when it was a tick
 	Found []snapshot.Wait // all waiters, and the known ones that ended
 

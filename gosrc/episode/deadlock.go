@@ -24,7 +24,7 @@ type foundDeadlock struct {
 	fact    history.Deadlock
 	waits   []*wait // by member, nil where none was seen
 	slots   []int32 // by member, -1 when not known
-	victim  int     // index of the one that was failed
+	victim  int     // index of the one that was failed, or of its lock group
 	unseen  *wait   // its wait, when no sweep saw it
 	settled bool    // members are described
 }
@@ -70,12 +70,14 @@ func isInCycle(g *waitgraph.Graph, group int32, cycle uint64) bool {
 
 // foundDeadlock puts together what is known of a deadlock from the record of
 // its victim, whose wait is w, nil when no sweep saw it. The text of the error
-// names all; where it says nothing, the last walk may have seen the circle.
+// names all; where it says nothing, the last walk may have seen the circle. Of a
+// parallel query it begins with the process that stands in the circle, which need
+// not be the one that looked for it and was failed.
 func (t *Tracker) foundDeadlock(f *snapshot.Failure, lines []deadlock.Line, w *wait) {
 	if len(t.found) >= maxDeadlocks {
 		t.lost++
 		if w == nil {
-			t.settle(unseen(f))
+			t.settle(t.unseen(f))
 		}
 		return
 	}
@@ -121,8 +123,8 @@ func (t *Tracker) foundDeadlock(f *snapshot.Failure, lines []deadlock.Line, w *w
 	d.noteHeld(cut || lines[len(lines)-1].Blocker != lines[0].Pid)
 
 	if w == nil {
-		d.unseen = unseen(f)
-		if v := &d.fact.Members[d.victim]; v.HasTag {
+		d.unseen = t.unseen(f)
+		if v := &d.fact.Members[d.victim]; v.HasTag && v.Session.Pid == f.Pid {
 			// As good as seen: the text says what it waited for.
 			d.unseen.tag, d.unseen.mode, d.unseen.walk = v.Tag, v.Mode, max(t.walks, 1)
 		}
@@ -246,7 +248,7 @@ func (t *Tracker) Introduce(lookup func(slot, pid int32) *snapshot.Session) {
 			}
 		}
 		if w := d.unseen; w != nil {
-			if s := d.fact.Members[d.victim].Session; s.BackendStart != 0 {
+			if s := d.fact.Members[d.victim].Session; s.Pid == w.pid && s.BackendStart != 0 {
 				w.waiter = s
 			}
 			t.settle(w)
@@ -262,7 +264,7 @@ func (t *Tracker) drainDeadlocks() []history.Deadlock {
 		d := &t.found[i]
 		for j := range d.fact.Members {
 			w := d.waits[j]
-			if w == nil && j == d.victim {
+			if w == nil && d.unseen != nil && d.unseen.pid == d.fact.Members[j].Session.Pid {
 				w = d.unseen
 			}
 			if w != nil {

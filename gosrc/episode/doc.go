@@ -16,7 +16,15 @@
 // The middle of the two is stored: it is wrong by at most half a period and
 // not wrong on average, so that sums over many waits are right. After a pause
 // in the sampling nothing is known about the time in between, and a wait that
-// vanished there ends at the last tick that saw it.
+// vanished there ends at the last tick that saw it. A wait that failed ended
+// when its own process says (see below), between the same two ticks.
+//
+// # When the clock is set
+//
+// The server's clock may be set while somebody waits. The start is final and the
+// length shall be true, so a wait keeps the time in which it began: skew says how
+// far the clock has been set since, and what later sweeps and walks say is
+// moved back by it. The end of such a wait is not what the clock said then.
 //
 // # How it ended
 //
@@ -26,7 +34,7 @@
 // process was seen to wait again, to be gone, or to have the status OK. A
 // process may be about to write its record when its status is ERROR already:
 // such a wait is held back for decideAfter, or until somebody asks for all there
-// is. Records are matched by the wait start. One that belongs to no wait we knew
+// is, and until then the history is complete only up to its end (Complete). Records are matched by the wait start. One that belongs to no wait we knew
 // is a wait that no sweep saw: it counts among the short ones, without a lock; a
 // deadlock's victim knows its lock and may be an episode.
 //

@@ -149,7 +149,7 @@ func (t *Tracker) Drain(at snapshot.Micros, o DrainOptions) Drained {
 	for n := range t.live {
 		i := (first + n) % len(t.live)
 		w := t.live[i]
-		old := at.Sub(w.start) >= t.config.MinDuration || o.Final && !t.isLost(w, at)
+		old := w.ownTime(at).Sub(w.start) >= t.config.MinDuration || o.Final && !t.isLost(w, at)
 		due := w.walk != 0 && old && (w.changed || !w.handedOut)
 		switch {
 		case !due:
@@ -176,7 +176,7 @@ func (t *Tracker) isLost(w *wait, at snapshot.Micros) bool {
 	case w.walk == 0:
 		return true
 	}
-	return (w.published == 0 || w.stale) && at.Sub(w.start) < t.config.MinDuration
+	return (w.published == 0 || w.stale) && w.ownTime(at).Sub(w.start) < t.config.MinDuration
 }
 
 // mergeLost counts the waits that go on and are lost otherwise.
@@ -184,7 +184,7 @@ func (t *Tracker) mergeLost(at snapshot.Micros) {
 	for _, w := range t.live {
 		if t.isLost(w, at) {
 			upToNow := *w
-			upToNow.end = max(at, w.start)
+			upToNow.end = max(w.ownTime(at), w.start)
 			t.merge(&upToNow, secondOf(upToNow.end))
 		}
 	}

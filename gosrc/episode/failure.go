@@ -5,7 +5,6 @@ import (
 
 	"pg_lock_history/gosrc/deadlock"
 	"pg_lock_history/gosrc/history"
-	"pg_lock_history/gosrc/lockmgr"
 	"pg_lock_history/gosrc/snapshot"
 )
 
@@ -18,8 +17,7 @@ const decideAfter = 100 * time.Millisecond
 type lastFailure struct {
 	pid   int32
 	start snapshot.Micros
-	sweep uint64        // by which it was read
-	line  deadlock.Line // of a deadlock: what its text says of the victim
+	sweep uint64 // by which it was read
 }
 
 // fail takes in one record.
@@ -44,17 +42,17 @@ func (t *Tracker) fail(f *snapshot.Failure) {
 		if len(lines) > 0 && lines[0].Pid == f.Pid {
 			line = lines[0]
 		}
-		if p.foundEarly(f.WaitStart, &line) {
-			early := *f
-			early.WaitStart = 0
-			f = &early
-		}
 	}
 	w := p.failedWait(f, &line)
+	if f.Reason == snapshot.FailDeadlock && p.foundEarly(f, &line, w) {
+		early := *f
+		early.WaitStart = f.FailedAt
+		f, w = &early, nil
+	}
 	if w != nil {
-		w.failed = outcomeOf(f.Reason)
+		w.failed, w.failedAt = outcomeOf(f.Reason), f.FailedAt
 	} else {
-		p.failure = lastFailure{pid: f.Pid, start: f.WaitStart, sweep: t.sweeps, line: line}
+		p.failure = lastFailure{pid: f.Pid, start: f.WaitStart, sweep: t.sweeps}
 		if f.WaitStart != 0 && f.WaitStart == p.lastStart {
 			return // the record came after the wait had to be decided
 		}
@@ -62,24 +60,27 @@ func (t *Tracker) fail(f *snapshot.Failure) {
 	if f.Reason == snapshot.FailDeadlock {
 		t.foundDeadlock(f, lines, w)
 	} else if w == nil {
-		t.settle(unseen(f))
+		t.settle(t.unseen(f))
 	}
 }
 
-// foundEarly reports whether a deadlock was found before its wait began although
-// its record has a start: that of the wait before, which was for something else
-// than the text says.
-func (p *process) foundEarly(start snapshot.Micros, line *deadlock.Line) bool {
-	if w := p.wait; w != nil && w.published == start {
-		return isOther(line, w.tag, w.mode)
+// foundEarly reports whether a deadlock is known to have been found before its wait
+// began, although its record has the start of the wait before, or none. That one,
+// w where its end is not decided, was for something else or has been granted.
+func (p *process) foundEarly(f *snapshot.Failure, line *deadlock.Line, w *wait) bool {
+	if n := len(p.undecided); w == nil && f.WaitStart == 0 && n > 0 {
+		w = p.undecided[n-1]
 	}
-	return p.lastStart == start && isOther(line, p.lastTag, p.lastMode)
+	if w == nil {
+		return p.lastGranted && f.WaitStart == p.lastStart
+	}
+	return w.isOther(f, line)
 }
 
-// isOther reports whether a deadlock is known to be about something else than a
-// wait for tag in mode, 0 when no walk saw it.
-func isOther(line *deadlock.Line, tag lockmgr.Tag, mode lockmgr.Mode) bool {
-	return mode != 0 && line.Mode != 0 && (mode != line.Mode || line.HasTag && tag != line.Tag)
+// isOther reports whether w is known not to be for what the victim of a deadlock
+// asked for.
+func (w *wait) isOther(f *snapshot.Failure, line *deadlock.Line) bool {
+	return w.walk != 0 && (f.Mode != 0 && f.Mode != int32(w.mode) || line.HasTag && line.Tag != w.tag)
 }
 
 // failedWait finds the wait that a record is about, nil when no sweep saw it.
@@ -107,16 +108,20 @@ func (w *wait) isFailed(f *snapshot.Failure, line *deadlock.Line) bool {
 	case w.published != 0 && !w.stale:
 		return w.published == f.WaitStart
 	default: // its start was not seen: it waited when first seen, so it began before
-		return f.WaitStart <= w.firstSeen && f.FailedAt >= w.firstSeen
+		return f.WaitStart <= w.firstSeen && w.ownTime(f.FailedAt) >= w.firstSeen
 	}
 }
 
 // unseen makes a wait of the record of one that no sweep saw.
-func unseen(f *snapshot.Failure) *wait {
+func (t *Tracker) unseen(f *snapshot.Failure) *wait {
 	end := max(f.FailedAt, 1)
 	w := &wait{slot: f.Slot, pid: f.Pid, start: end, end: end, firstSeen: end, seenAt: end, outcome: outcomeOf(f.Reason)}
 	if f.WaitStart != 0 {
-		w.start = min(f.WaitStart, end)
+		start := f.WaitStart
+		if long := end.Sub(start); t.step < 0 && long < 0 || t.step > 0 && long >= t.step {
+			start = start.Add(t.step) // the clock was set while it waited
+		}
+		w.start = min(start, end)
 	}
 	return w
 }
@@ -133,6 +138,12 @@ func (t *Tracker) decide(now snapshot.Micros, force bool) {
 			continue
 		}
 		w.outcome = outcome
+		if w.published == p.lastStart {
+			p.lastGranted = outcome == history.Granted
+		}
+		if w.failedAt != 0 { // its process knows better than two ticks
+			w.end = min(max(w.ownTime(w.failedAt), w.endFrom), w.endTo)
+		}
 		for i := range p.undecided {
 			if p.undecided[i] == w {
 				p.undecided = append(p.undecided[:i], p.undecided[i+1:]...)
@@ -166,9 +177,6 @@ func (t *Tracker) howEnded(p *process, w *wait, late bool) history.Outcome {
 		// The process's status is that of another wait since.
 		if f.start > w.start {
 			return history.Granted
-		}
-		if f.start == 0 && isOther(&f.line, w.tag, w.mode) {
-			return history.Granted // it went on to a deadlock that was found at once
 		}
 		if f.start == 0 {
 			return history.Unknown // or it was this one after all
@@ -208,6 +216,8 @@ func outcomeOf(r snapshot.FailReason) history.Outcome {
 		return history.DeadlockVictim
 	case snapshot.FailServerStop:
 		return history.ServerStop
+	case snapshot.FailRecoveryConflict:
+		return history.RecoveryConflict
 	default:
 		return history.Failed
 	}

@@ -3,6 +3,7 @@ package episode
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"pg_lock_history/gosrc/history"
 	"pg_lock_history/gosrc/lockmgr"
@@ -30,6 +31,10 @@ func TestHowItEnded(t *testing.T) {
 	}
 	// Its start is that of the timer, which no wait has set since.
 	withStart := func(f snapshot.Failure) snapshot.Failure { f.WaitStart = ms(4); return f }
+	weaker := withStart(deadlockOn("1001", "7", "ExclusiveLock"))
+	weaker.Mode = 7
+	untold := withStart(failure(1, 0, ms(496), snapshot.FailDeadlock)) // in a language that is not read
+	untold.Mode = 7
 	other := failure(1, ms(4), ms(496), snapshot.FailCancelled)
 	other.Pid = 77
 	lost := failure(1, ms(499), ms(499.5), snapshot.FailCancelled)
@@ -46,6 +51,7 @@ func TestHowItEnded(t *testing.T) {
 		{"cancelled", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailCancelled))}}, history.Cancelled},
 		{"terminated, its slot taken over", []Sweep{{Found: over(snapshot.EndedLeft), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailTerminated))}}, history.Terminated},
 		{"server stop", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailServerStop))}}, history.ServerStop},
+		{"recovery conflict", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailRecoveryConflict))}}, history.RecoveryConflict},
 		{"deadlock", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailDeadlock))}}, history.DeadlockVictim},
 		{"failed, nobody knows why", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailFailed))}}, history.Failed},
 		{"the record comes before the sweep sees the end", []Sweep{
@@ -73,6 +79,9 @@ func TestHowItEnded(t *testing.T) {
 			{Found: []snapshot.Wait{first}, Failed: fails(withStart(deadlockOn("1001", "8", "AccessExclusiveLock")))},
 			{Found: over(snapshot.EndedGranted)}}, history.Granted},
 		{"deadlock on this lock, with its start", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(withStart(deadlockOn("1001", "7", "AccessExclusiveLock")))}}, history.DeadlockVictim},
+		{"deadlock found at once, in another mode, with the start of the wait before", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(weaker)}}, history.Granted},
+		{"the same, without a text", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(untold)}}, history.Granted},
+		{"deadlock found at once, with a start of its own", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(496), ms(496), snapshot.FailDeadlock))}}, history.Granted},
 		{"deadlock without a start and lock", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, 0, ms(496), snapshot.FailDeadlock))}}, history.Unknown},
 	}
 	for _, tt := range tests {
@@ -97,6 +106,82 @@ func TestHowItEnded(t *testing.T) {
 			}
 			if e := closed[0]; e.Outcome != tt.want {
 				t.Errorf("got %v, want %v", e.Outcome, tt.want)
+			}
+		})
+	}
+}
+
+// TestEndOfFailedWait: process 1 waits from ms 4 on and is missed first at ms
+// 500. Its own record of the end is better than the middle of two ticks, as
+// far as it can be true.
+func TestEndOfFailedWait(t *testing.T) {
+	cancelled := func(at float64) []snapshot.Failure {
+		return []snapshot.Failure{failure(1, ms(4), ms(at), snapshot.FailCancelled)}
+	}
+	gone := []snapshot.Wait{ended(1, 7, ms(4), snapshot.EndedFailed)}
+	tests := []struct {
+		name   string
+		sweeps []Sweep // after one at 490 that saw it
+		want   snapshot.Micros
+	}{
+		{"as recorded", []Sweep{{At: ms(500), Previous: ms(490), Found: gone, Failed: cancelled(492)}}, ms(492)},
+		{"no record", []Sweep{{At: ms(500), Previous: ms(490), Found: gone}}, ms(495)},
+		{"the record came late, and was written late", []Sweep{{At: ms(500), Previous: ms(490), Found: gone}, {At: ms(540), Previous: ms(530), Failed: cancelled(535)}}, ms(500)},
+		{"recorded before it was last seen", []Sweep{{At: ms(500), Previous: ms(490), Found: gone, Failed: cancelled(300)}}, ms(490)},
+		{"the record came first", []Sweep{{At: ms(500), Previous: ms(490), Found: []snapshot.Wait{waiting(1, 7, ms(4))}, Failed: cancelled(500.1)},
+			{At: ms(510), Previous: ms(500), Found: gone}}, ms(500.1)},
+		{"waits again before the end that was recorded late", []Sweep{{At: ms(500), Previous: ms(490), Failed: cancelled(499),
+			Found: []snapshot.Wait{ended(1, 7, ms(4), snapshot.EndedLeft), waiting(1, 8, ms(497))}}}, ms(497)},
+		{"nobody looked for a while", []Sweep{{At: ms(60_000), Previous: ms(490), Resumed: true, Found: gone, Failed: cancelled(2500)}}, ms(2500)},
+		{"nobody looked, and no record", []Sweep{{At: ms(60_000), Previous: ms(490), Resumed: true, Found: gone}}, ms(490)},
+		{"the clock was set forward, then it failed", []Sweep{{At: ms(3_600_500), Previous: ms(3_600_490), Step: time.Hour, Found: gone, Failed: cancelled(3_600_492)}}, ms(492)},
+		{"it failed, then the clock was set forward", []Sweep{{At: ms(3_600_500), Previous: ms(3_600_490), Step: time.Hour, Found: gone, Failed: cancelled(492)}}, ms(490)},
+		{"the clock was set back, no record", []Sweep{{At: ms(-3_599_500), Previous: ms(-3_599_510), Step: -time.Hour, Found: gone}}, ms(495)},
+		{"it failed, then the clock was set back", []Sweep{{At: ms(-3_599_500), Previous: ms(-3_599_510), Step: -time.Hour, Found: gone, Failed: cancelled(492)}}, ms(500)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(testConfig)
+			s.sweep(ms(10), waiting(1, 7, ms(4)))
+			s.walk(ms(10), queueOf{7, []int32{2}, []snapshot.Wait{waiting(1, 7, ms(4))}})
+			s.sweep(ms(490), waiting(1, 7, ms(4)))
+			for _, sweep := range tt.sweeps {
+				s.Sweep(sweep)
+			}
+			e := s.closedOnly(t, tt.sweeps[len(tt.sweeps)-1].At)
+			if e.End != tt.want {
+				t.Errorf("ended at %v, want %v", e.End.Sub(base), tt.want.Sub(base))
+			}
+			for _, edge := range e.Edges {
+				if edge.To != e.End {
+					t.Errorf("edge up to %v", edge.To.Sub(base))
+				}
+			}
+		})
+	}
+}
+
+// An unseen wait over which the clock was set is no hour long.
+func TestUnseenFailureWhenTheClockIsSet(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		step        time.Duration
+		start, fail float64
+		want        time.Duration
+	}{
+		{"forwards in between", time.Hour, 495, 3_600_499, 4 * time.Millisecond},
+		{"back in between", -time.Hour, 495, -3_599_501, 4 * time.Millisecond},
+		{"forwards before", time.Hour, 3_600_495, 3_600_499, 4 * time.Millisecond},
+		{"back afterwards", -time.Hour, 495, 499, 4 * time.Millisecond},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(testConfig)
+			s.sweep(ms(490))
+			at := ms(500).Add(tt.step)
+			s.Sweep(Sweep{At: at, Previous: at.Add(-tick), Ticks: 1, Step: tt.step,
+				Failed: []snapshot.Failure{failure(1, ms(tt.start), ms(tt.fail), snapshot.FailLockTimeout)}})
+			if d := s.Drain(at, DrainOptions{}); len(d.Short) != 1 || d.Short[0].Total != tt.want {
+				t.Errorf("got %+v, want %v", d.Short, tt.want)
 			}
 		})
 	}
@@ -127,7 +212,7 @@ func TestUnseenFailures(t *testing.T) {
 }
 
 func TestDeadlocks(t *testing.T) {
-	w1, w2, w3 := waiting(1, 7, ms(1)), waiting(2, 8, ms(2)), waiting(3, 9, ms(3))
+	w1, w2, w3, w4 := waiting(1, 7, ms(1)), waiting(2, 8, ms(2)), waiting(3, 9, ms(3)), waiting(4, 6, ms(4))
 	names := map[int32]*snapshot.Session{}
 	for n := int32(1); n <= 4; n++ {
 		names[1000+n] = &snapshot.Session{Slot: n, Pid: 1000 + n, BackendStart: 1, ApplicationName: string('a' + n - 1)}
@@ -136,6 +221,8 @@ func TestDeadlocks(t *testing.T) {
 		"Process 1002 waits for AccessExclusiveLock on relation 8 of database 5; blocked by process 1001."
 	const foreign = "Prozess 1001 wartet auf AccessExclusiveLock-Sperre auf Relation 7 der Datenbank 5; blockiert von Prozess 1002.\n" +
 		"Prozess 1002 wartet auf AccessExclusiveLock-Sperre auf Relation 8 der Datenbank 5; blockiert von Prozess 1001."
+	const group = "Process 1004 waits for AccessExclusiveLock on relation 6 of database 5; blocked by process 1002.\n" +
+		"Process 1002 waits for AccessExclusiveLock on relation 8 of database 5; blocked by process 1004."
 	type member struct {
 		name     string
 		victim   bool
@@ -167,6 +254,9 @@ func TestDeadlocks(t *testing.T) {
 		{"never seen, in another language", nil, ms(1), foreign, []member{{"a", true, 1002, 0, 0, 0, false}, {"b", false, 1001, 0, 0, 0, false}}, 0},
 		{"never seen, found before the wait began", nil, 0, two, []member{{"a", true, 1002, 7, 8, 0, false}, {"b", false, 1001, 8, 7, 0, false}}, 0},
 		{"never seen, without a text", nil, ms(1), "", []member{{"a", true, 0, 0, 0, 0, false}}, 0},
+		{"of a parallel query, another process stands in the circle", []queueOf{{7, []int32{2}, []snapshot.Wait{w1}}, {6, []int32{2}, []snapshot.Wait{w4}}, {8, []int32{4}, []snapshot.Wait{w2}}}, ms(1), group,
+			[]member{{"d", true, 1002, 6, 8, 8, true}, {"b", false, 1004, 8, 6, 8, true}}, 1},
+		{"of a parallel query, never seen", nil, ms(1), group, []member{{"d", true, 1002, 6, 8, 0, false}, {"b", false, 1004, 8, 6, 0, false}}, 0},
 		{"a text that contradicts itself", nil, ms(1), two[:len(two)-2] + "9.", []member{{"a", true, 0, 0, 0, 0, false}}, 0},
 	}
 	for _, tt := range tests {
@@ -228,25 +318,32 @@ func TestDeadlocks(t *testing.T) {
 	}
 }
 
-// A deadlock is told also when its record has the start of a wait that was
-// granted, and is settled.
+// A deadlock that is found before its wait begins may carry the start of the wait
+// before, which was granted long ago: it is another one, and counts.
 func TestDeadlockAfterGrantedWait(t *testing.T) {
-	w := waiting(1, 7, ms(4))
-	s := newStage(testConfig)
-	s.sweep(ms(10), w)
-	s.walk(ms(10), queueOf{7, []int32{2}, []snapshot.Wait{w}})
-	s.sweep(ms(500), ended(1, 7, ms(4), snapshot.EndedGranted))
-	if d := s.Drain(ms(500), DrainOptions{}); len(d.Closed) != 1 || d.Closed[0].Outcome != history.Granted {
-		t.Fatalf("got %+v", d.Closed)
-	}
-	f := failure(1, ms(4), ms(996), snapshot.FailDeadlock)
-	f.Text = "Process 1001 waits for AccessExclusiveLock on relation 8 of database 5; blocked by process 1002.\n" +
+	const text = "Process 1001 waits for AccessExclusiveLock on relation 8 of database 5; blocked by process 1002.\n" +
 		"Process 1002 waits for AccessExclusiveLock on relation 8 of database 5; blocked by process 1001."
-	s.Sweep(Sweep{At: ms(1000), Previous: ms(990), Ticks: 1, Failed: []snapshot.Failure{f}})
-	s.Introduce(func(_, _ int32) *snapshot.Session { return nil })
-	d := s.Drain(ms(1000), DrainOptions{})
-	if len(d.Deadlocks) != 1 || len(d.Closed) != 0 || d.Merged != 1 || len(d.Short) != 1 || d.Short[0].Total != 0 {
-		t.Errorf("got %+v", d)
+	for _, tt := range []struct {
+		name, text string
+	}{{"on another lock", text}, {"without a text", ""}} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := waiting(1, 7, ms(4))
+			s := newStage(testConfig)
+			s.sweep(ms(10), w)
+			s.walk(ms(10), queueOf{7, []int32{2}, []snapshot.Wait{w}})
+			s.sweep(ms(500), ended(1, 7, ms(4), snapshot.EndedGranted))
+			if d := s.Drain(ms(500), DrainOptions{}); len(d.Closed) != 1 || d.Closed[0].Outcome != history.Granted {
+				t.Fatalf("got %+v", d.Closed)
+			}
+			f := failure(1, ms(4), ms(996), snapshot.FailDeadlock)
+			f.Text = tt.text
+			s.Sweep(Sweep{At: ms(1000), Previous: ms(990), Ticks: 1, Failed: []snapshot.Failure{f}})
+			s.Introduce(func(_, _ int32) *snapshot.Session { return nil })
+			d := s.Drain(ms(1000), DrainOptions{})
+			if len(d.Deadlocks) != 1 || d.Deadlocks[0].At != ms(996) || len(d.Closed) != 0 || d.Merged != 1 || len(d.Short) != 1 || d.Short[0].Total != 0 {
+				t.Errorf("got %+v", d)
+			}
+		})
 	}
 }
 

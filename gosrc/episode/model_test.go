@@ -26,6 +26,7 @@ type modelWait struct {
 	walked    bool
 	edges     map[modelEdge]snapshot.Micros // live, since when
 	past      []edgeSpan
+	gaveUp    snapshot.Micros // true end of one that failed, as recorded
 	end       snapshot.Micros // as it can be known
 	handedOut bool
 }
@@ -68,6 +69,7 @@ func (m *model) act(at snapshot.Micros) {
 		reason := []snapshot.FailReason{snapshot.FailFailed, snapshot.FailLockTimeout, snapshot.FailStatementTimeout,
 			snapshot.FailCancelled, snapshot.FailTerminated, snapshot.FailServerStop}[m.r.IntN(6)]
 		m.over(slot, outcomeOf(reason))
+		w.gaveUp = at
 		m.records = append(m.records, snapshot.Failure{Slot: slot, Pid: 1000 + slot, WaitStart: w.start, FailedAt: at, Mode: 8, Reason: reason})
 	case w != nil:
 	case m.holder[lock] == slot: // gives back
@@ -212,6 +214,9 @@ func againstModel(t *testing.T, r *rand.Rand, config Config) ([]history.Episode,
 				k.end = k.lastTick.Add(tick / 2)
 				if w != nil {
 					k.end = min(k.end, w.start)
+				}
+				if k.gaveUp != 0 {
+					k.end = k.gaveUp
 				}
 				for e, from := range k.edges {
 					k.past = append(k.past, edgeSpan{e, from, k.end})

@@ -16,10 +16,10 @@ func (t *Tracker) WantedRows(at snapshot.Micros, dst []snapshot.Wait) (due []sna
 		}
 		still = append(still, w)
 		switch from := w.start.Add(t.config.MinDuration); {
-		case from <= at:
+		case from <= w.ownTime(at):
 			dst = append(dst, snapshot.Wait{Lock: w.lock, WaitStart: w.published, Slot: w.slot, Pid: w.pid})
-		case next == 0 || from < next:
-			next = from
+		case next == 0 || from.Add(w.skew) < next:
+			next = from.Add(w.skew)
 		}
 	}
 	clear(t.rowless[len(still):])

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"math"
+	"time"
 
 	"pg_lock_history/gosrc/history"
 	"pg_lock_history/gosrc/lockmgr"
@@ -26,6 +27,7 @@ type Tracker struct {
 	held    []*wait    // ended, how is not decided yet
 	sweeps  uint64
 	walks   uint64
+	step    time.Duration // Sweep.Step of the sweep at work
 
 	// Of the walk at work.
 	matched  []*wait // by waiter of the graph; nil where the sweep knows no such wait
@@ -56,9 +58,9 @@ type process struct {
 	// The wait before, to tell a stale start from a true one.
 	lastSeen  snapshot.Micros // when it was certainly still waiting
 	lastStart snapshot.Micros // as published
-	lastTag   lockmgr.Tag     // what it was for
-	lastMode  lockmgr.Mode    // 0 when no walk saw it
-	ended     *wait           // it, when it ended in the sweep at work
+	// lastGranted: it was granted, as decided
+	lastGranted bool
+	ended       *wait // it, when it ended in the sweep at work
 
 	undecided []*wait // of held, at most a few
 	failure   lastFailure
@@ -75,7 +77,8 @@ type wait struct {
 	start     snapshot.Micros
 	end       snapshot.Micros // 0 while waiting
 	firstSeen snapshot.Micros // by which sweep
-	seenAt    snapshot.Micros // by the latest one
+	seenAt    snapshot.Micros // by the latest one, by the clock as it is now
+	skew      time.Duration   // how far the clock was set since start
 	samples   int64
 	sweep     uint64 // number of the latest sweep that found it
 	walk      uint64 // number of the latest walk that found it, 0 = none did
@@ -85,6 +88,9 @@ type wait struct {
 	// How it ended, see failure.go.
 	status   snapshot.WaitStatus // as the sweep saw it
 	failed   history.Outcome     // as its process recorded it, StillWaiting when it did not
+	failedAt snapshot.Micros     // likewise; 0 when it did not
+	endFrom  snapshot.Micros     // it did not end before
+	endTo    snapshot.Micros     // or after
 	blurred  bool                // records that may be about it were lost
 	decideBy snapshot.Micros
 
@@ -145,12 +151,22 @@ func (t *Tracker) OldestOpen(at snapshot.Micros) snapshot.Micros {
 	return oldest
 }
 
+// Complete returns up to when all waits that have ended are told with the next
+// Drain: not beyond the end of one that is held back.
+func (t *Tracker) Complete(at snapshot.Micros) snapshot.Micros {
+	for _, w := range t.held {
+		at = min(at, w.endFrom.Add(w.skew))
+	}
+	return at
+}
+
 // Waiting returns the number of processes that wait.
 func (t *Tracker) Waiting() int { return len(t.live) }
 
 // Sweep takes in what one sweep found: waits begin, go on and end.
 func (t *Tracker) Sweep(s Sweep) {
 	t.sweeps++
+	t.setClock(s.Step)
 	for i := range s.Found {
 		f := &s.Found[i]
 		p := t.process(f.Slot)
@@ -200,6 +216,27 @@ func (t *Tracker) Sweep(s Sweep) {
 	clear(t.ending)
 	t.ending = t.ending[:0]
 }
+
+// setClock takes in that the clock was set. A wait keeps the time in which it
+// began, so that its length stays true; what is compared with later sweeps moves.
+func (t *Tracker) setClock(step time.Duration) {
+	t.step = step
+	if step == 0 {
+		return
+	}
+	for _, w := range t.live {
+		w.skew += step
+		w.seenAt = w.seenAt.Add(step)
+	}
+	for _, p := range t.procs {
+		if p != nil && p.lastSeen != 0 {
+			p.lastSeen = p.lastSeen.Add(step)
+		}
+	}
+}
+
+// ownTime returns a time of the clock as it is now in the time in which w began.
+func (w *wait) ownTime(at snapshot.Micros) snapshot.Micros { return at.Add(-w.skew) }
 
 // process returns the record of a slot, nil for an impossible one.
 func (t *Tracker) process(slot int32) *process {
@@ -252,11 +289,20 @@ func (t *Tracker) begin(p *process, f *snapshot.Wait, s *Sweep) {
 		return
 	}
 	p.publish(f.WaitStart, s.At)
+	if !w.stale && distance(s.At, w.start.Add(s.Step)) < distance(s.At, w.start) {
+		w.skew = s.Step // it began before the clock was set
+	}
 	// The true end of the wait before is not after the start of this one.
 	if before := p.ended; before != nil && !w.stale {
-		before.end = max(before.start, min(before.end, w.start))
+		before.endTo = max(before.start, min(before.endTo, before.ownTime(w.ownNow())))
+		before.end = min(before.end, before.endTo)
 	}
 }
+
+// ownNow returns the start of w by the clock as it is now.
+func (w *wait) ownNow() snapshot.Micros { return w.start.Add(w.skew) }
+
+func distance(a, b snapshot.Micros) time.Duration { return max(a.Sub(b), b.Sub(a)) }
 
 func (t *Tracker) goOn(p *process, f *snapshot.Wait, s *Sweep) {
 	w := p.wait
@@ -275,9 +321,9 @@ func (t *Tracker) goOn(p *process, f *snapshot.Wait, s *Sweep) {
 func (p *process) publish(start, at snapshot.Micros) {
 	w := p.wait
 	w.published = start
-	// When the clock was set back, being older than lastSeen says nothing.
+	// What is later than now was said before the clock was set back.
 	w.stale = start == p.lastStart || start < p.lastSeen && p.lastSeen <= at ||
-		w.waiter != nil && start < w.waiter.BackendStart
+		w.waiter != nil && start < w.waiter.BackendStart && w.waiter.BackendStart <= at
 	if !w.stale {
 		w.moveStart(start)
 	}
@@ -324,13 +370,13 @@ func (t *Tracker) finish(p *process, s *Sweep, status snapshot.WaitStatus) {
 	if s.Resumed {
 		end = lastSeen
 	}
-	w.end = max(end, w.start, 1) // the clock may have been set back
+	w.end = max(w.ownTime(end), w.start, 1) // the clock may have been set back by less than is told
+	w.endFrom, w.endTo = max(w.ownTime(lastSeen), w.start, 1), max(w.ownTime(s.At), w.start, 1)
 	w.status, w.decideBy = status, s.At.Add(decideAfter)
 	w.samples += max(s.Ticks-1, 0) // the ticks before this one saw it
 
 	p.wait = nil
-	p.ended, p.lastSeen, p.lastStart = w, lastSeen, w.published
-	p.lastTag, p.lastMode = w.tag, w.mode
+	p.ended, p.lastSeen, p.lastStart, p.lastGranted = w, lastSeen, w.published, false
 	t.ending = append(t.ending, w)
 	t.held = append(t.held, w)
 	p.undecided = append(p.undecided, w)

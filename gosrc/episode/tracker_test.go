@@ -302,6 +302,100 @@ func TestStartAfterClockWasSetBack(t *testing.T) {
 	}
 }
 
+// TestStartAroundAStep: the second wait of a process, first seen with
+// the sweep that finds the clock set. It is found within a tick, so it is as long
+// as the true one, whatever its start says.
+func TestStartAroundAStep(t *testing.T) {
+	tests := []struct {
+		name  string
+		step  time.Duration
+		start float64       // published, ms
+		after time.Duration // the look that found the clock set
+		late  bool          // the start is published when it has been walked
+	}{
+		{"forwards, began after it", time.Hour, 3_600_505, 0, false},
+		{"back, began after it", -time.Hour, -3_599_495, 0, false},
+		{"back a little, began after it", -time.Second, -495, 0, false},
+		{"back, began before it", -time.Hour, 505, 0, false},
+		{"back, began when the first had been seen last, by then", -time.Second, 485, time.Second - 25*time.Millisecond, false},
+		{"back, start published late", -time.Hour, -3_599_495, 0, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(testConfig)
+			s.read[1] = &snapshot.Session{Slot: 1, Pid: 1001, BackendStart: ms(-1)} // later than now, once the clock was set back
+			first := waiting(1, 7, ms(4))
+			s.sweep(ms(10), first)
+			s.walk(ms(10), queueOf{7, []int32{2}, []snapshot.Wait{first}})
+			s.sweep(ms(490), first)
+			first.Status = snapshot.EndedGranted
+			s.sweep(ms(500), first)
+			s.Drain(ms(500), DrainOptions{})
+			at := ms(510).Add(tt.step)
+			step := tt.step
+			if tt.after != 0 {
+				s.Sweep(Sweep{At: at, Previous: at.Add(-tick), Ticks: 1, Step: step})
+				at, step = at.Add(tt.after+5*time.Millisecond), 0
+			}
+			second := waiting(1, 8, ms(tt.start))
+			seen := second
+			if tt.late {
+				seen.WaitStart = 0
+			}
+			s.Sweep(Sweep{At: at, Previous: at.Add(-tick), Ticks: 1, Step: step, Found: []snapshot.Wait{seen}})
+			s.walk(at, queueOf{8, []int32{2}, []snapshot.Wait{seen}})
+			s.sweep(at.Add(tick), second)
+			second.Status = snapshot.EndedGranted
+			at = at.Add(time.Second)
+			s.sweep(at, second)
+			if e := s.closedOnly(t, at); e.Start != ms(tt.start) || e.End.Sub(e.Start) != time.Second {
+				t.Errorf("from %v, %v long; want %v, 1s", e.Start.Sub(base), e.End.Sub(e.Start), ms(tt.start).Sub(base))
+			}
+		})
+	}
+}
+
+// The process ends while it waits; another one gets its slot and its number, and waits
+// for the same lock, behind the same blocker, before anybody has looked.
+func TestPidUsedAgainForTheSameLock(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		first snapshot.Micros // start of the second wait as the first look sees it
+		start snapshot.Micros // that is kept: until the true one is seen it could be the first
+	}{{"its start is known", ms(203), ms(203)}, {"its start is published later", 0, ms(220)}, {"the start of the first is still there", ms(4), ms(220)}} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newStage(testConfig)
+			see := func(at, start snapshot.Micros) {
+				w := waiting(1, 7, start)
+				s.sweep(at, w)
+				s.walk(at, queueOf{7, []int32{2}, []snapshot.Wait{w}})
+			}
+			s.read[1] = &snapshot.Session{Slot: 1, Pid: 1001, BackendStart: ms(-500), Query: "of the first"}
+			see(ms(10), ms(4))
+			see(ms(200), ms(4))
+			s.read[1] = &snapshot.Session{Slot: 1, Pid: 1001, BackendStart: ms(202), Query: "of the second"}
+			see(ms(210), tt.first)
+			see(ms(220), ms(203))
+			s.sweep(ms(500), ended(1, 7, ms(203), snapshot.EndedGranted))
+			d := s.Drain(ms(600), DrainOptions{})
+			if len(d.Closed) != 2 {
+				t.Fatalf("%d waits, want 2", len(d.Closed))
+			}
+			for i, want := range []struct {
+				start snapshot.Micros
+				query string
+			}{{ms(4), "of the first"}, {tt.start, "of the second"}} {
+				if e := &d.Closed[i]; e.Start != want.start || e.Waiter.Query != want.query {
+					t.Errorf("wait %d from %v: %q", i, e.Start.Sub(base), e.Waiter.Query)
+				}
+			}
+			if a, b := &d.Closed[0], &d.Closed[1]; a.WaitID == b.WaitID || a.End > b.Start {
+				t.Errorf("the first up to %v, id %d; the second id %d", a.End.Sub(base), a.WaitID, b.WaitID)
+			}
+		})
+	}
+}
+
 func TestAnotherWaitAfterAPause(t *testing.T) {
 	s := newStage(testConfig)
 	s.sweep(ms(10), waiting(1, 7, 0))

@@ -201,7 +201,8 @@ func (w *wait) describe(s *snapshot.Session) {
 
 // update brings the edges and counts of w to what the walk saw.
 func (t *Tracker) update(w *wait, g *waitgraph.Graph, seen *waitgraph.Waiter, lookup func(slot, pid int32) *snapshot.Session) {
-	from := max(w.start, g.TakenAt)
+	at := w.ownTime(g.TakenAt)
+	from := max(w.start, at)
 	if w.walkPrev == 0 {
 		from = w.start
 	}
@@ -213,7 +214,7 @@ func (t *Tracker) update(w *wait, g *waitgraph.Graph, seen *waitgraph.Waiter, lo
 
 	if seen.HardCount > w.hardCount || seen.SoftCount > w.softCount {
 		if seen.HardCount > w.hardCount && w.walkPrev != 0 {
-			w.noteRaise(g.TakenAt, t.config.HandOver)
+			w.noteRaise(at, t.config.HandOver)
 		}
 		w.hardCount = max(w.hardCount, seen.HardCount)
 		w.softCount = max(w.softCount, seen.SoftCount)
@@ -242,7 +243,7 @@ func (t *Tracker) update(w *wait, g *waitgraph.Graph, seen *waitgraph.Waiter, lo
 	// What is left in w.live was not seen again.
 	for i := range w.live {
 		if e := &w.live[i]; e.blocker != nil {
-			w.pushPast(e, max(g.TakenAt, e.from))
+			w.pushPast(e, max(at, e.from))
 			w.changed = true
 		}
 	}
@@ -252,18 +253,19 @@ func (t *Tracker) update(w *wait, g *waitgraph.Graph, seen *waitgraph.Waiter, lo
 // edge moves the edge to b from w.live to t.edges, or makes it there.
 func (t *Tracker) edge(w *wait, g *waitgraph.Graph, kind history.EdgeKind, b waitgraph.Blocker, from snapshot.Micros, lookup func(slot, pid int32) *snapshot.Session) {
 	r := &g.Groups[b.Group]
+	at := w.ownTime(g.TakenAt)
 	key := edgeKey{kind: kind, slot: r.Slot, pid: r.Pid, xid: r.Xid}
 	s := t.session(b.Group, r, lookup)
 
 	// Mostly it is where it was.
-	at := len(t.edges)
-	if at >= len(w.live) || w.live[at].edgeKey != key || w.live[at].blocker == nil {
-		at = slices.IndexFunc(w.live, func(e liveEdge) bool { return e.edgeKey == key && e.blocker != nil })
+	was := len(t.edges)
+	if was >= len(w.live) || w.live[was].edgeKey != key || w.live[was].blocker == nil {
+		was = slices.IndexFunc(w.live, func(e liveEdge) bool { return e.edgeKey == key && e.blocker != nil })
 	}
-	e := liveEdge{edgeKey: key, modes: b.Modes, from: from, blocker: s.found, confirmed: g.TakenAt}
-	if at >= 0 {
-		e = w.live[at]
-		w.live[at].blocker = nil // taken
+	e := liveEdge{edgeKey: key, modes: b.Modes, from: from, blocker: s.found, confirmed: at}
+	if was >= 0 {
+		e = w.live[was]
+		w.live[was].blocker = nil // taken
 		if e.modes|b.Modes != e.modes {
 			e.modes |= b.Modes
 			w.changed = true
@@ -272,8 +274,8 @@ func (t *Tracker) edge(w *wait, g *waitgraph.Graph, kind history.EdgeKind, b wai
 		case s.found == nil:
 		case e.bare:
 			w.changed = true
-			e.blocker, e.bare, e.confirmed = s.found, false, g.TakenAt
-		case e.settleOn(s.found, g.TakenAt):
+			e.blocker, e.bare, e.confirmed = s.found, false, at
+		case e.settleOn(s.found, at):
 			w.changed = true // with other words for the same state a row can wait
 		}
 	} else {

@@ -45,6 +45,7 @@ const (
 	Terminated
 	DeadlockVictim
 	ServerStop
+	RecoveryConflict // on a standby: in the way of the replay
 )
 
 // String returns the word that is stored; "" while waiting.
@@ -68,6 +69,8 @@ func (o Outcome) String() string {
 		return "deadlock"
 	case ServerStop:
 		return "server_stop"
+	case RecoveryConflict:
+		return "recovery_conflict"
 	default:
 		return ""
 	}
@@ -155,6 +158,7 @@ const (
 	GapLate          GapReason = "late"           // the worker did not get to run
 	GapWriterBlocked GapReason = "writer blocked" // no way to the tables, and no room or time to keep the facts
 	GapRingHeld      GapReason = "ring held"      // a reader kept the next segment
+	GapClock         GapReason = "clock set"      // the clock of the server was set forward: times that never were
 	GapElsewhere     GapReason = "elsewhere"      // the settings named another history, or it had no tables
 )
 

@@ -18,6 +18,7 @@ func TestOutcomes(t *testing.T) {
 		{Terminated, "terminated", true},
 		{DeadlockVictim, "deadlock", true},
 		{ServerStop, "server_stop", true},
+		{RecoveryConflict, "recovery_conflict", true},
 	}
 	for _, tt := range tests {
 		if got := tt.outcome.String(); got != tt.word {

@@ -26,5 +26,7 @@
 //
 // Ticks are due on an absolute schedule that C keeps. Wall-clock times come
 // from the server's clock with each sweep; deadlines are monotonic. There is no
-// other clock, so tests run on virtual time (Probes is an interface).
+// other clock, so tests run on virtual time (Probes is an interface). Where the two
+// went on by different times the server's clock was set: the tracker is told, so
+// that waits are as long as they were, and times that never were become a gap.
 package sampler

@@ -40,6 +40,15 @@ const (
 	// back; sooner costs a collection between two waves.
 	restAfter = 30 * time.Second
 
+	// clockStep is by how much the server's clock must differ from the one that
+	// nobody sets until it counts as having been set. Smaller ones make a wait
+	// look longer or shorter by no more; a worker that lost its CPU between
+	// reading the two may be wrong by some milliseconds.
+	clockStep = 100 * time.Millisecond
+	// clockGap is how far it must have been set forwards to leave a gap: times
+	// that never were.
+	clockGap = time.Second
+
 	// Above manyWaiters a walk holds a partition long enough to space it out.
 	manyWaiters        = 256
 	walkEveryWhenMany  = 250 * time.Millisecond
@@ -162,6 +171,10 @@ type Sampler struct {
 	lost      int64 // records of failed waits that were written over
 	resumed   bool  // the next sweep is the first after a hole or a pause
 
+	clockAt snapshot.Micros // the server's clock, as of the last answer
+	clockNs Monotonic       // and the one that nobody sets; 0 = no answer yet
+	step    time.Duration   // how far the clock was set since the last sweep that the tracker knows
+
 	number         int64
 	ticket         uint64 // highest flush() ticket asked for
 	answered       uint64 // and the highest passed on to sessions
@@ -254,6 +267,7 @@ func (s *Sampler) turn() (stop bool, err error) {
 		s.o.Fault()
 	}
 
+	s.followClock()
 	s.rows.share(w.NowNs, w.PartitionsTaken)
 	s.pause()
 	s.readLoad(w.Reasons&WokeStop != 0)
@@ -308,7 +322,24 @@ func (s *Sampler) watchTheEnd() {
 			return // nothing is lost but the end of some waits
 		}
 		w.Reasons |= WokeStop
+		s.followClock()
 		s.digest(s.found[:n])
+	}
+}
+
+// followClock finds out whether the server's clock was set since the last answer.
+func (s *Sampler) followClock() {
+	w := &s.wake
+	step := w.Now.Sub(s.clockAt) - time.Duration(w.NowNs-s.clockNs)
+	first := s.clockNs == 0
+	s.clockAt, s.clockNs = w.Now, w.NowNs
+	if first || step.Abs() < clockStep {
+		return
+	}
+	s.step += step
+	if step >= clockGap {
+		s.addGap(history.Gap{Began: w.Now.Add(-step), Ended: w.Now, Reason: history.GapClock,
+			Detail: "the clock of the server was set forward"})
 	}
 }
 
@@ -410,7 +441,8 @@ func (s *Sampler) digest(found []snapshot.Wait) bool {
 	if previous == 0 {
 		previous = w.Now
 	}
-	s.tracker.Sweep(episode.Sweep{At: w.Now, Previous: previous, Ticks: ticks, Found: found, Failed: s.failures, Resumed: s.resumed})
+	s.tracker.Sweep(episode.Sweep{At: w.Now, Previous: previous, Ticks: ticks, Found: found, Failed: s.failures, Resumed: s.resumed, Step: s.step})
+	s.step = 0
 	s.lost += s.tracker.TakeLost()
 	s.resumed = false
 	s.meetStrangers()
@@ -607,12 +639,12 @@ func (s *Sampler) addGap(g history.Gap) {
 func (s *Sampler) flush(asked, final bool) {
 	w := &s.wake
 	s.nextFlush = w.NowNs + Monotonic(s.o.Config.FlushPeriod)
-	s.completeTo = w.Now
 
 	if asked { // somebody waits for all there is
 		s.tracker.Decide(w.Now)
 		s.showLive()
 	}
+	s.completeTo = s.tracker.Complete(w.Now)
 	s.live.closed = 0
 	rewrite := s.o.Sink.RewriteOpen()
 	d := s.tracker.Drain(w.Now, episode.DrainOptions{RewriteOpen: rewrite, Final: final})
@@ -638,7 +670,7 @@ func (s *Sampler) flush(asked, final bool) {
 	s.lastPush = w.Now
 	s.o.Sink.Push(&history.Batch{
 		Number:     s.number,
-		CompleteTo: w.Now,
+		CompleteTo: s.completeTo,
 		Waiting:    s.mustBeat(),
 		OldestOpen: s.tracker.OldestOpen(w.Now),
 		Closed:     d.Closed,

@@ -2,9 +2,11 @@ package sampler
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +43,8 @@ type server struct {
 	status   snapshot.WaitStatus // of waits that are over; 0: granted
 	pids     map[int32]int32     // slots by pid, for those asked for by pid alone
 
-	last     snapshot.Micros
+	set      time.Duration // how far the clock was set
+	last     time.Duration // when the last sweep was, 0 = none yet
 	walks    int
 	insisted int
 	wakes    int
@@ -62,6 +65,7 @@ type server struct {
 
 	partitions int64 // taken to count locks beyond the fast path, not yet told
 	waitErr    error
+	publish    func(*Status) // nil: nobody looks
 }
 
 type moment struct {
@@ -76,7 +80,7 @@ const ourPid = 4711
 
 const start = snapshot.Micros(800_000_000_000_000)
 
-func (s *server) wall() snapshot.Micros { return start.Add(s.now) }
+func (s *server) wall() snapshot.Micros { return start.Add(s.now + s.set) }
 
 func (s *server) Wait(period time.Duration, deadline Monotonic, track Track, known, found []snapshot.Wait, w *Wake) (int, error) {
 	s.wakes++
@@ -107,7 +111,10 @@ func (s *server) Wait(period time.Duration, deadline Monotonic, track Track, kno
 			w.TicksDone++
 			w.LastWasTick = true
 			w.LastSweep = time.Microsecond
-			w.Previous, s.last = s.last, w.Now
+			if s.last != 0 {
+				w.Previous = w.Now.Add(s.last - s.now)
+			}
+			s.last = s.now
 			changed := false
 			n, changed = s.compare(known, found, w)
 			if changed {
@@ -235,7 +242,13 @@ func (s *server) Failures(dst []snapshot.Failure) ([]snapshot.Failure, error) {
 
 func (s *server) Settings() ([]byte, error) { return []byte(s.settings), nil }
 func (s *server) Log(m Message) error       { s.logged = append(s.logged, m); return nil }
-func (s *server) Publish(st *Status) error  { s.shown = append(s.shown, *st); return nil }
+func (s *server) Publish(st *Status) error {
+	if s.publish != nil {
+		s.publish(st)
+	}
+	s.shown = append(s.shown, *st)
+	return nil
+}
 func (s *server) Flushed(ticket uint64) error {
 	s.answered = ticket
 	return nil
@@ -321,11 +334,15 @@ type recorder struct {
 	asksSlot   bool
 	detector   []byte // left by an earlier life
 
-	detectorLate bool   // and not yet read
-	told         []bool // whether a slot is to spare
+	detectorLate bool                 // and not yet read
+	told         []bool               // whether a slot is to spare
+	pushed       func(*history.Batch) // nil: nobody looks
 }
 
 func (r *recorder) Push(b *history.Batch) {
+	if r.pushed != nil {
+		r.pushed(b)
+	}
 	r.batches = append(r.batches, b)
 	r.stuck = r.stuck || r.stuckFrom != 0 && b.CompleteTo >= r.stuckFrom
 	if !r.stuck {
@@ -831,5 +848,131 @@ func TestDeadlockOfStrangersIsDescribed(t *testing.T) {
 		if m := found[0].Members[i]; m.Session.Slot != want.slot || m.Session.Query != want.query || m.IsVictim != (i == 0) {
 			t.Errorf("member %d: %+v", i, m.Session)
 		}
+	}
+}
+
+// setClock sets the clock of the server by so much at a moment.
+func setClock(at, by time.Duration) moment {
+	return moment{at: at, do: func(s *server) { s.set += by }}
+}
+
+// A wait from 1 s to 2.5 s, by the clock that nobody sets.
+func TestClockIsSetWhileSomebodyWaits(t *testing.T) {
+	cancelled := func(s *server) {
+		w := s.waits[0]
+		s.failures = append(s.failures, snapshot.Failure{Slot: w.Slot, Pid: w.Pid, WaitStart: w.WaitStart, FailedAt: s.wall() - 2000, Mode: 8, Reason: snapshot.FailCancelled})
+		s.status = snapshot.EndedFailed
+		nobodyWaits(s)
+	}
+	tests := []struct {
+		name   string
+		steps  []moment
+		end    func(*server)
+		at     time.Duration // of the wait in the history
+		gap    time.Duration // 0: none
+		failed bool
+	}{
+		{"not at all", nil, nobodyWaits, time.Second, 0, false},
+		{"an hour forwards", []moment{setClock(2*time.Second, time.Hour)}, nobodyWaits, time.Second, time.Hour, false},
+		{"an hour back", []moment{setClock(2*time.Second, -time.Hour)}, nobodyWaits, time.Second, 0, false},
+		{"forwards, and cancelled", []moment{setClock(2*time.Second, time.Hour)}, cancelled, time.Second, time.Hour, true},
+		{"back, and cancelled", []moment{setClock(2*time.Second, -time.Hour)}, cancelled, time.Second, 0, true},
+		{"back by less than it waits", []moment{setClock(2*time.Second, -time.Second)}, nobodyWaits, time.Second, 0, false},
+		{"to and fro", []moment{setClock(1500*time.Millisecond, time.Minute), setClock(2*time.Second, -time.Hour)}, nobodyWaits, time.Second, time.Minute, false},
+		{"between its begin and the first look", []moment{setClock(1005*time.Millisecond, time.Hour)}, nobodyWaits, time.Second, time.Hour, false},
+		{"just before the end", []moment{setClock(2495*time.Millisecond, time.Hour)}, nobodyWaits, time.Second, time.Hour, false},
+		{"just before it is cancelled", []moment{setClock(2495*time.Millisecond, -time.Hour)}, cancelled, time.Second, 0, true},
+		{"before it begins", []moment{setClock(500*time.Millisecond, time.Hour)}, nobodyWaits, time.Hour + time.Second, time.Hour, false},
+		{"slowly", []moment{setClock(1500*time.Millisecond, 20*time.Millisecond)}, nobodyWaits, time.Second, 0, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			script := append([]moment{{at: 1001 * time.Millisecond, do: func(s *server) {
+				alterWaits(s)
+				s.waits[0].WaitStart = start.Add(time.Second + s.set)
+				s.queue[0].WaitStart = s.waits[0].WaitStart
+			}}}, tt.steps...)
+			script = append(script, moment{at: 2500 * time.Millisecond, do: tt.end})
+			slices.SortStableFunc(script, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
+			sink := &recorder{}
+			play(t, &server{script: script}, sink, testConfig(), 4*time.Second)
+			closed := sink.closedEpisodes()
+			if len(closed) != 1 || closed[0].Outcome.IsFailure() != tt.failed {
+				t.Fatalf("closed %+v", closed)
+			}
+			e := &closed[0]
+			if e.Start != start.Add(tt.at) {
+				t.Errorf("began at %v, want %v", e.Start.Sub(start), tt.at)
+			}
+			if off := e.End.Sub(e.Start) - 1500*time.Millisecond; off.Abs() > 25*time.Millisecond {
+				t.Errorf("%v long, want 1.5s", e.End.Sub(e.Start))
+			}
+			for _, edge := range e.Edges {
+				if edge.From != e.Start || edge.To != e.End {
+					t.Errorf("edge from %v to %v", edge.From.Sub(start), edge.To.Sub(start))
+				}
+			}
+			var gap time.Duration
+			for _, g := range sink.gaps() {
+				if g.Reason != history.GapClock {
+					t.Errorf("gap %+v", g)
+				}
+				gap += g.Ended.Sub(g.Began)
+			}
+			if gap != tt.gap && (gap-tt.gap).Abs() > time.Millisecond {
+				t.Errorf("gaps of %v, want %v", gap, tt.gap)
+			}
+		})
+	}
+}
+
+// The periodic flush does not say that all is told while it is not known how a
+// wait has ended; neither to the history nor to sessions, who see it when there is
+// nothing to write.
+func TestNotCompleteBeyondWhatIsHeldBack(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		other bool // somebody else waits
+	}{{"others wait", true}, {"nobody waits", false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			held := 0 // times that it was said while it was not known
+			for offset := 0 * time.Millisecond; offset < time.Second; offset += 10 * time.Millisecond {
+				seen, over := start.Add(1980*time.Millisecond+offset), start.Add(1985*time.Millisecond+offset)
+				told := start.Add(2050*time.Millisecond + offset)
+				said := func(what string, complete, now snapshot.Micros) {
+					if now > over && now < told && complete != 0 {
+						held++
+						if complete > seen {
+							t.Errorf("offset %v: %s complete up to %v at %v", offset, what, complete.Sub(start), now.Sub(start))
+						}
+					}
+				}
+				srv := &server{status: snapshot.EndedFailed, script: []moment{
+					{at: time.Second, do: func(s *server) {
+						alterWaits(s)
+						if tt.other {
+							s.waits = append(s.waits, snapshot.Wait{Lock: 2, WaitStart: s.wall(), Slot: 2, Pid: 102, WaitEvent: 0x03000000})
+						}
+					}},
+					{at: 1990*time.Millisecond + offset, do: func(s *server) { s.waits = s.waits[1:] }},
+					{at: 2050*time.Millisecond + offset, reasons: WokeNotify, do: func(s *server) {
+						s.failures = append(s.failures, snapshot.Failure{Slot: 1, Pid: 101, WaitStart: start.Add(time.Second), FailedAt: over, Mode: 8, Reason: snapshot.FailCancelled})
+					}}}}
+				for at := over.Add(5 * time.Millisecond); at < told; at = at.Add(10 * time.Millisecond) {
+					srv.script = append(srv.script, moment{at: at.Sub(start), reasons: WokeNotify}) // it is published
+				}
+				slices.SortStableFunc(srv.script, func(a, b moment) int { return cmp.Compare(a.at, b.at) })
+				sink := &recorder{}
+				sink.pushed = func(b *history.Batch) { said("history", b.CompleteTo, srv.wall()) }
+				srv.publish = func(st *Status) { said("status", st.LastFlush, srv.wall()) }
+				play(t, srv, sink, testConfig(), 5*time.Second)
+				if e := sink.closedEpisodes(); len(e) != 1 || e[0].End != over {
+					t.Errorf("offset %v: closed %+v, want an end as recorded", offset, e)
+				}
+			}
+			if held == 0 {
+				t.Error("nothing was said while the wait was held back")
+			}
+		})
 	}
 }

@@ -50,7 +50,7 @@ func (c *sessionCache) update(raw *RawSession, at snapshot.Micros) {
 		if same(old, raw) {
 			return
 		}
-		if old.QueryStart == raw.QueryStart {
+		if old.BackendStart == raw.BackendStart && old.QueryStart == raw.QueryStart {
 			members = old.Members
 		}
 		if old.XactStart == raw.XactStart && old.BackendStart == raw.BackendStart {

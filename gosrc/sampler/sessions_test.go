@@ -8,6 +8,25 @@ import (
 	"pg_lock_history/gosrc/waitgraph"
 )
 
+// Another process with the number of one that has gone, in its slot: what is known
+// of the first is not told of the second.
+func TestPidUsedAgain(t *testing.T) {
+	c := newSessionCache()
+	read := func(began snapshot.Micros, text string) *snapshot.Session {
+		c.update(&RawSession{Status: snapshot.SessionFound, Slot: 1, Pid: 101, BackendStart: began, Text: []byte(text)}, start)
+		return c.lookup(1, 101)
+	}
+	first := read(start, "of the first")
+	c.setMembers([]waitgraph.Group{{Slot: 1, Pid: 101, Members: []int32{103}}})
+	second := read(start+1, "of the second")
+	if second == first || second.BackendStart != start+1 || second.Query != "of the second" || second.Members != nil {
+		t.Errorf("second %+v", second)
+	}
+	if first.BackendStart != start || first.Query != "of the first" {
+		t.Errorf("the first has become %+v", first)
+	}
+}
+
 // Sessions are shared with facts that were handed out: what is added later
 // must make another one.
 func TestMembersOfASession(t *testing.T) {

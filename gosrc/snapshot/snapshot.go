@@ -55,12 +55,13 @@ const (
 	FailTerminated       FailReason = 4
 	FailDeadlock         FailReason = 5
 	FailServerStop       FailReason = 6
+	FailRecoveryConflict FailReason = 7
 )
 
 // Failure is what a process left behind of a wait of its own that failed.
 type Failure struct {
 	BackendStart Micros
-	WaitStart    Micros // 0: a deadlock that was found before the wait began
+	WaitStart    Micros // 0: a deadlock that was found before the wait began, as it seems; for certain: FailedAt
 	FailedAt     Micros
 	Slot         int32
 	Pid          int32 // 0: no record, only Lost counts

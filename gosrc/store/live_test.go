@@ -550,6 +550,21 @@ func TestLiveQueueOverflowIsAGap(t *testing.T) {
 	}
 }
 
+// Of an open wait the row that was written last counts, also when the clock was
+// set back in between.
+func TestLiveClockSetBack(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	e := l.wait(60, lockmgr.Tag{Type: lockmgr.Advisory, Field2: 1}, l.session(50, "BEGIN"))
+	l.flushed(l.push(time.Second, history.Batch{Waiting: true, Open: []history.Episode{e}, OldestOpen: e.Start}))
+	for samples, step := range []time.Duration{-5 * time.Second, time.Second, 0, 20 * time.Second} {
+		e.Samples = int64(100 + samples)
+		l.push(step, history.Batch{Waiting: true, Open: []history.Episode{e}, OldestOpen: e.Start})
+		l.until("the batch is written", func() bool { return l.query(`SELECT batch FROM lock_history.run`) == fmt.Sprint(l.number) })
+		l.expect(fmt.Sprint(e.Samples), `SELECT samples FROM lock_history.waits`)
+	}
+}
+
 // The end of a wait is among what was dropped: nobody knows how it went on, and
 // nobody says that it does.
 func TestLiveLostEnd(t *testing.T) {

@@ -105,7 +105,7 @@ func newRows(h *hand, s *session, names *Names, c *config.Config, dims *dimensio
 			r.episode("episode", &b.Closed[j], b.CompleteTo)
 		}
 		for j := range b.Open {
-			r.episode("open", &b.Open[j], b.CompleteTo)
+			r.episode("open", &b.Open[j], s.openedAt(h, b))
 		}
 		for j := range b.Short {
 			r.short(&b.Short[j])
@@ -129,6 +129,18 @@ func newRows(h *hand, s *session, names *Names, c *config.Config, dims *dimensio
 	}
 	dims.rows(r)
 	return r
+}
+
+// openedAt returns when the open waits of b are said to be written: of one wait
+// the latest row counts, also when the clock was set back.
+func (s *session) openedAt(h *hand, b *history.Batch) snapshot.Micros {
+	if h.run != 0 {
+		return b.CompleteTo // of an earlier life
+	}
+	if s.lastOpen.number != b.Number {
+		s.lastOpen.number, s.lastOpen.at = b.Number, max(b.CompleteTo, s.lastOpen.at+1)
+	}
+	return s.lastOpen.at
 }
 
 // count returns the number of rows, actors included.

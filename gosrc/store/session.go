@@ -59,6 +59,12 @@ type session struct {
 	written   int64              // estimate of what was added since
 	measureAt time.Time          // when to ask again
 
+	// The batch whose open waits were last made rows of, and when that is said to have been.
+	lastOpen struct {
+		number int64
+		at     snapshot.Micros
+	}
+
 	// Rows that this session wrote to the current segment, and at how many of
 	// them it gets new statistics.
 	rowsHere  int64

@@ -9,7 +9,8 @@ SELECT (SELECT n.node FROM lock_history.recorded AS n WHERE n.node_id = w.node_i
        w.locktype, w.mode, w.object, w.database, w.relation, w.page, w.tuple,
        w.virtualxid, w.transactionid, w.classid, w.objid, w.objsubid,
        w.wait_start, w.wait_end,
-       coalesce(w.wait_end, pg_catalog.statement_timestamp()) - w.wait_start AS duration,
+       -- the clock may have been set back since
+       greatest(coalesce(w.wait_end, pg_catalog.statement_timestamp()) - w.wait_start, interval '0') AS duration,
        w.granted, w.outcome, w.samples,
        ARRAY(SELECT b.pid
              FROM (SELECT CASE WHEN e.pid <> 0 THEN e.pid
@@ -56,7 +57,7 @@ WHERE w.seg >= (SELECT 0) AND w.seg <= (SELECT 8);
 
 GRANT SELECT ON lock_history.waits TO pg_monitor;
 COMMENT ON VIEW lock_history.waits IS
-    'Every wait for a heavyweight lock of at least min_duration, also those that go on';
+    'Every wait for a heavyweight lock of at least min_duration, also those that go on; of those shorter than sample_period only what a sample met';
 COMMENT ON COLUMN lock_history.waits.node IS 'server on which it was seen';
 COMMENT ON COLUMN lock_history.waits.wait_id IS 'identity of the wait, for blocking and blocking_all()';
 COMMENT ON COLUMN lock_history.waits.pid IS 'process that waited';
@@ -87,7 +88,7 @@ COMMENT ON COLUMN lock_history.waits.wait_start IS 'begin of the wait, the serve
 COMMENT ON COLUMN lock_history.waits.wait_end IS 'end of the wait, within half a sampling period; null: still waiting';
 COMMENT ON COLUMN lock_history.waits.duration IS 'length of the wait, up to now while it lasts';
 COMMENT ON COLUMN lock_history.waits.granted IS 'whether the lock was granted; null: not known, or still waiting';
-COMMENT ON COLUMN lock_history.waits.outcome IS 'how it ended: granted; lock_timeout, statement_timeout, cancelled, terminated, deadlock (its victim), server_stop, or failed (not granted, why is not known); unknown (then wait_end is when it was last seen); null: still waiting';
+COMMENT ON COLUMN lock_history.waits.outcome IS 'how it ended: granted; lock_timeout, statement_timeout, cancelled, terminated, deadlock (its victim), server_stop, recovery_conflict (on a standby: it held up the replay), or failed (not granted, why is not known, or since a worker of its parallel query failed); unknown (then wait_end is when it was last seen); null: still waiting';
 COMMENT ON COLUMN lock_history.waits.samples IS 'samples that saw it';
 COMMENT ON COLUMN lock_history.waits.hard_blockers IS 'pids that held a conflicting mode, in order of first seen, at most 20; -n: n-th prepared transaction';
 COMMENT ON COLUMN lock_history.waits.soft_blockers IS 'pids ahead in the queue with a conflicting request, nearest first, at most 20';

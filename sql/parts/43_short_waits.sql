@@ -24,7 +24,7 @@ COMMENT ON COLUMN lock_history.short_waits.mode IS 'lock mode asked for; null: t
 COMMENT ON COLUMN lock_history.short_waits.query_id IS 'query identifier of the statements that waited; null: none, or insufficient privilege';
 COMMENT ON COLUMN lock_history.short_waits.root_pid IS 'first root blocker; null: none or not known';
 COMMENT ON COLUMN lock_history.short_waits.root_backend_start IS 'when that process started';
-COMMENT ON COLUMN lock_history.short_waits.waits IS 'number of waits';
+COMMENT ON COLUMN lock_history.short_waits.waits IS 'number of waits that a sample met, or that failed';
 COMMENT ON COLUMN lock_history.short_waits.total_ms IS 'sum of their lengths in milliseconds';
 COMMENT ON COLUMN lock_history.short_waits.max_ms IS 'the longest in milliseconds';
 COMMENT ON COLUMN lock_history.short_waits.failed IS 'of these waits, how many are known not to have been granted';

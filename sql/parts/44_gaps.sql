@@ -38,7 +38,7 @@ COMMENT ON VIEW lock_history.gaps IS
 COMMENT ON COLUMN lock_history.gaps.node IS 'server that was not watched';
 COMMENT ON COLUMN lock_history.gaps.began IS 'begin of the gap';
 COMMENT ON COLUMN lock_history.gaps.ended IS 'end of the gap; null: it lasts';
-COMMENT ON COLUMN lock_history.gaps.reason IS 'stopped: no worker; disabled: switched off; late: the worker did not get to run; writer blocked: could not be written and was dropped; ring held: a reader kept the next segment; elsewhere: the settings named another history, or there were no tables';
+COMMENT ON COLUMN lock_history.gaps.reason IS 'stopped: no worker; disabled: switched off; late: the worker did not get to run; writer blocked: could not be written and was dropped; ring held: a reader kept the next segment; clock set: the clock of the server was set forward, these times never were; elsewhere: the settings named another history, or there were no tables';
 COMMENT ON COLUMN lock_history.gaps.lost IS 'rows lost, where that is known';
 COMMENT ON COLUMN lock_history.gaps.detail IS 'more about it; may be null';
 COMMENT ON COLUMN lock_history.gaps.part IS 'what is missing: waits or load; null: all';

@@ -23,7 +23,7 @@ COMMENT ON COLUMN lock_history.deadlocks.node IS 'server on which it happened';
 COMMENT ON COLUMN lock_history.deadlocks.at IS 'when the victim was failed';
 COMMENT ON COLUMN lock_history.deadlocks.deadlock_id IS 'the same in all rows of one deadlock';
 COMMENT ON COLUMN lock_history.deadlocks.pid IS 'member of the circle';
-COMMENT ON COLUMN lock_history.deadlocks.is_victim IS 'whether its wait was failed; the others went on';
+COMMENT ON COLUMN lock_history.deadlocks.is_victim IS 'whether its wait was failed, or another one of its parallel query; the others went on';
 COMMENT ON COLUMN lock_history.deadlocks.waits_for IS 'pid of the member it waited for; null: not known';
 COMMENT ON COLUMN lock_history.deadlocks.locktype IS 'kind of object it waited for, as in pg_locks; null: not known';
 COMMENT ON COLUMN lock_history.deadlocks.object IS 'object it waited for, readable; null: not known';

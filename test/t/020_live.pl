@@ -148,7 +148,7 @@ $reader{dba}->run(q{SET deadlock_timeout = '1 h'; BEGIN; SELECT pg_advisory_xact
 $alter->send('SELECT pg_advisory_xact_lock(2)');
 LockHistory::wait_until_waiting($node, $alter);    # first: rows are asked for by their start
 $reader{dba}->send('SELECT pg_advisory_xact_lock(1)');
-LockHistory::wait_until_waiting($node, $alter, $reader{dba});
+LockHistory::wait_until_waiting($node, $reader{dba});
 $node->poll_query_until('postgres', 'SELECT count(*) = 3 AND bool_and(in_cycle) FROM lock_history.blocking_now') or fail('no cycle');
 LockHistory::flush($node);
 is(sql($now), sql($history), 'a cycle comes round as in the history');

@@ -13,6 +13,9 @@ $node->safe_psql('postgres', q{
 	CREATE TABLE public.t (i int);
 	CREATE TABLE public.hot (id int PRIMARY KEY, v int);
 	INSERT INTO hot SELECT g, 0 FROM generate_series(1, 10) AS g;
+	CREATE TABLE public.wide (i int) WITH (parallel_workers = 1);
+	INSERT INTO wide SELECT g FROM generate_series(1, 3000) AS g;
+	ANALYZE wide;
 	CREATE FUNCTION public.count_t(integer) RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE
 		AS 'BEGIN RETURN (SELECT count(*) FROM public.t); END'});
 my $holder = LockHistory::session($node, 'holder');
@@ -71,6 +74,25 @@ SKIP:
 	is(outcomes('transaction_timeout'), 'terminated-', 'transaction_timeout');
 }
 is(unseen(), '0', 'no failure was counted twice');
+
+# A leader that waits beside its worker fails with the worker's error; so it is told
+# of both, whatever the language of their messages.
+my $leader = LockHistory::session($node, 'leader');
+$leader->run(q{SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0; SET parallel_leader_participation = on});
+for my $case ([ 'pg_cancel_backend', 'cancelled-' ], [ 'pg_terminate_backend', 'failed-' ])
+{
+	my ($how, $want) = @$case;
+	$leader->run("SET application_name = 'leader $how'");
+	$leader->send('SELECT sum(count_t(i)) FROM wide');
+	my $both = 'SELECT array_agg(l.pid) FROM pg_locks AS l JOIN pg_stat_activity AS a USING (pid) WHERE NOT l.granted AND coalesce(a.leader_pid, a.pid) = ' . $leader->pid;
+	$node->poll_query_until('postgres', "SELECT cardinality(array_agg) = 2 FROM ($both) AS b");
+	$node->poll_query_until('postgres', "SELECT lock_history.flush() AND (SELECT count(*) = 2 FROM lock_history.waits WHERE application_name = 'leader $how')");
+	$node->safe_psql('postgres', "SELECT $how(p) FROM ($both) AS b, unnest(array_agg) AS p WHERE p <> " . $leader->pid);
+	$leader->answer;
+	is(LockHistory::history($node, qq{SELECT string_agg(outcome || CASE WHEN granted THEN '+' ELSE '-' END, ' ') FROM lock_history.waits
+		WHERE application_name = 'leader $how' AND pid = } . $leader->pid), $want, "a leader whose worker met $how");
+}
+$leader->quit;
 
 # Waits that others end.
 my $end = sub {

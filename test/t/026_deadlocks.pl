@@ -68,13 +68,13 @@ is($rows, '2 victim for 1 ShareLock xid +; 1 for 2 ShareLock xid +', '... and to
 my @up = map { LockHistory::session($node, "member $_") } 1 .. 2;
 sub upgrade
 {
-	my ($name) = @_;
+	my ($name, $ask) = @_;
 	$_->run('BEGIN; LOCK TABLE up IN SHARE MODE') for @up;
 	$up[0]->run("SET deadlock_timeout = '60s'");
 	$up[0]->send('LOCK TABLE up');
 	LockHistory::wait_until_waiting($node, $up[0]);
 	$up[1]->errors;
-	$up[1]->run('LOCK TABLE up');
+	$ask ? $ask->() : $up[1]->run('LOCK TABLE up');
 	like($up[1]->errors, qr/deadlock detected/, $name);
 	$up[1]->run('ROLLBACK');
 	$up[0]->answer;
@@ -85,24 +85,33 @@ sub upgrade
 upgrade('an upgrade');
 is(deadlocks(), '5', 'no deadlock twice');
 
-# The victim has waited for something else just before, was checked, and granted it.
+# The victim has waited for something else just before, was checked, and granted it: in a statement
+# before, and in the same one.
 my $holder = LockHistory::session($node, 'holder');
-$holder->run('BEGIN; LOCK TABLE w');
-$up[1]->run("SET deadlock_timeout = '1500ms'");
-$up[1]->send('SELECT 1 FROM w WHERE false');
-LockHistory::wait_until_waiting($node, $up[1]);
-LockHistory::flush($node);
-$node->poll_query_until('postgres', q{SELECT bool_and(waitstart < clock_timestamp() - interval '1600 ms') FROM pg_locks WHERE NOT granted});
-$holder->run('COMMIT');
-$up[1]->answer;
+sub wait_for_w
+{
+	my ($statement) = @_;
+	$holder->run('BEGIN; LOCK TABLE w');
+	$up[1]->run("SET deadlock_timeout = '1500ms'");
+	$up[1]->send($statement);
+	LockHistory::wait_until_waiting($node, $up[1]);
+	LockHistory::flush($node);
+	$node->poll_query_until('postgres', q{SELECT clock_timestamp() - waitstart > '1600 ms' FROM pg_locks WHERE NOT granted AND pid = } . $up[1]->pid);
+	$holder->run('COMMIT');
+	$up[1]->answer;
+	return;
+}
+wait_for_w('SELECT 1 FROM w WHERE false');
 upgrade('an upgrade after a wait');
+upgrade('an upgrade after a wait of the same statement', sub { wait_for_w(q{DO 'BEGIN PERFORM 1 FROM w WHERE false; LOCK TABLE up; END'}) });
 $_->quit for $holder, @up;
-is(deadlocks(), '6', 'each is told');
-is($node->safe_psql('postgres', q{SELECT outcome FROM lock_history.waits WHERE query LIKE 'SELECT 1 FROM w%'}), 'granted', '... and the wait before is no part of it');
+is(deadlocks(), '7', 'each is told');
+is($node->safe_psql('postgres', q{SELECT string_agg(outcome, ' ') FROM lock_history.waits WHERE object = 'public.w' AND query ~ '1 FROM w WHERE false'}),
+	'granted granted', '... and the waits before are no part of it');
 
 # Each victim is one failed wait, wherever it is counted.
 is(LockHistory::history($node, q{SELECT (SELECT count(*) FROM lock_history.waits WHERE outcome = 'deadlock') + (SELECT coalesce(sum(failed), 0) FROM lock_history.short_waits)}),
-	'6', 'six failed waits in all');
+	'7', 'seven failed waits in all');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM lock_history.waits WHERE granted IS NOT TRUE AND outcome <> 'deadlock'}), '0', 'nobody else failed');
 
 SKIP:

@@ -282,6 +282,69 @@ LockHistory::Cases::run($node,
 		},
 	},
 
+	# The blocker's client goes away: that lets the waiter on, and who it was stays told.
+	{
+		name => 'blocker-leaves',
+		setup => 'create table orders (id int)',
+		steps => q{
+			0.0 A: begin; lock table orders; select 1 as last
+			0.5 B: select count(*) from orders                       -- waits
+			1.0 quit A:
+			1.1 done B:
+		},
+		waits => q{
+			B | AccessShareLock | relation orders | hard A | soft - | root A | granted | 0.45-0.6
+		},
+		ask => [ [ 'who it was', q{SELECT application_name, state, query FROM lock_history.root_blockers WHERE pid = {A}}, 'blocker-leaves A|idle in transaction| select 1 as last' ] ],
+	},
+
+	# The waiter's client goes away. The server finds out only when it looks: B is
+	# ended, D waits on for nobody and is granted the lock.
+	{
+		name => 'waiter-leaves',
+		setup => 'create table orders (id int)',
+		sessions => { B => { client_connection_check_interval => '50ms' } },
+		steps => q{
+			0.0 A: begin; lock table orders
+			0.5 B: select count(*) from orders                       -- waits
+			0.6 D: select count(*) from orders                       -- waits
+			1.0 quit B:
+			1.0 quit D:
+			1.5 tree: A, .D hard
+			2.0 A: commit
+		},
+		waits => q{
+			B | AccessShareLock | relation orders | hard A | soft - | root A | terminated | 0.45-0.6
+			D | AccessShareLock | relation orders | hard A | soft - | root A | granted    | 1.35-1.5
+		},
+	},
+
+	# One connection of a pool, two transactions of two clients: each wait is told with
+	# the one that was in its way, and with its own.
+	{
+		name => 'pooled-connections',
+		setup => 'create table orders (id int)',
+		steps => q{
+			0.0 A: set application_name = 'first client'; begin; lock table orders
+			0.3 C: set application_name = 'third client'; begin; select count(*) from orders   -- waits
+			0.8 A: commit
+			0.9 C: commit; set application_name = 'fourth client'
+			1.0 A: set application_name = 'second client'; begin; lock table orders; select 2
+			1.3 C: begin; select count(*) from orders                -- waits
+			1.8 A: commit
+			1.9 C: commit
+		},
+		waits => q{
+			C | AccessShareLock | relation orders | hard A | soft - | root A | granted | 0.45-0.6
+			C | AccessShareLock | relation orders | hard A | soft - | root A | granted | 0.45-0.6
+		},
+		ask => [ [ 'who waited for whom', q{SELECT string_agg(concat_ws(' ', w.application_name, 'for', b.blocker_application_name, w.xact_start BETWEEN w.wait_start - interval '0.2 s' AND w.wait_start,
+				b.blocker_xact_start BETWEEN w.wait_start - interval '0.5 s' AND w.wait_start - interval '0.2 s'), ', ' ORDER BY w.wait_start)
+			  FROM lock_history.waits AS w JOIN lock_history.blocking AS b USING (wait_id) WHERE w.pid = {C}},
+			'third client for first client t t, fourth client for second client t t' ],
+			[ 'the blocker is one session, told as it was last', q{SELECT application_name, sessions_blocked, round(extract(epoch FROM blocked_time), 0) FROM lock_history.root_blockers WHERE pid = {A}}, 'second client|1|1' ] ],
+	},
+
 	# Nobody blocks itself.
 	{
 		name => 'no-self-edge',

@@ -14,6 +14,7 @@ my $node = LockHistory::Cases::cluster('server', settings => q{
 	max_replication_slots = 5
 	autovacuum = on
 	autovacuum_naptime = '1s'
+	autovacuum_max_workers = 6
 });
 my $slowly = 'autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1';
 
@@ -30,6 +31,52 @@ $node->safe_psql('sub', q{
 	WITH (create_slot = false, slot_name = 'sub', copy_data = false)});
 
 LockHistory::Cases::run($node,
+
+	# (A worker goes from table to table of one database: each of these has its own.)
+	# Autovacuum waits for an index, and gives way to who waits for its table: it is
+	# the waiter that is cancelled.
+	{
+		name => 'autovac-waits-cancelled',
+		database => 'av_one',
+		setup => q{create table crowded (id int) with (autovacuum_enabled = off); create index crowded_i on crowded (id);
+			insert into crowded select g from generate_series(1, 10000) g; delete from crowded where id % 2 = 0;},
+		steps => q{
+			0.0 A: begin; alter index crowded_i set tablespace pg_default
+			0.1 S: alter table crowded set (autovacuum_enabled = on)
+			0.2 find W: select pid from pg_stat_activity where backend_type = 'autovacuum worker' and query like '%crowded%' and wait_event_type = 'Lock'
+			0.5 B: alter table crowded add column z int              -- waits
+			1.0 tree: A, .W hard, ..B hard
+			1.7 done B:
+			1.8 A: rollback
+		},
+		waits => q{
+			W | RowExclusiveLock    | relation crowded_i | hard A | soft - | root A | cancelled | 1.2-1.5
+			B | AccessExclusiveLock | relation crowded   | hard W | soft - | root A | granted   | 0.99-1.1
+		},
+		ask => [ [ 'the worker as waiter', q{SELECT backend_type, query ~ '^autovacuum: VACUUM', usename IS NULL, query_id IS NULL FROM lock_history.waits WHERE pid = {W}}, 'autovacuum worker|t|t|t' ] ],
+	},
+
+	# Against wraparound it does not give way, also as a waiter. (The transactions that
+	# make its table old are used up by the next case.)
+	{
+		name => 'autovac-wraparound-waits',
+		database => 'av_two',
+		setup => q{create table old_two (id int); create index old_two_i on old_two (id); insert into old_two values (1);},
+		steps => q{
+			0.0 A: begin; alter index old_two_i set tablespace pg_default
+			0.1 S: alter table old_two set (autovacuum_freeze_max_age = 100000)
+			0.2 find W: select pid from pg_stat_activity where backend_type = 'autovacuum worker' and query like '%old_two%' and wait_event_type = 'Lock'
+			0.5 B: alter table old_two add column z int              -- waits
+			2.5 tree: A, .W hard, ..B hard
+			3.0 A: rollback
+		},
+		waits => q{
+			W | RowExclusiveLock    | relation old_two_i | hard A | soft - | root A     | granted | 2.7-3.0
+			B | AccessExclusiveLock | relation old_two   | hard W | soft - | root A (W) | granted | 2.4-3.0
+		},
+		ask => [ [ 'the worker as waiter and as blocker', q{SELECT w.query, b.blocker_query, b.blocker_backend_type FROM lock_history.waits AS w JOIN lock_history.blocking AS b ON b.blocker_pid = w.pid WHERE w.pid = {W}},
+			'autovacuum: VACUUM old_two (to prevent wraparound)|autovacuum: VACUUM old_two (to prevent wraparound)|autovacuum worker' ] ],
+	},
 
 	# Autovacuum against wraparound stays; the DDL behind it waits, and the readers behind that.
 	{
