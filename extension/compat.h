@@ -14,6 +14,7 @@
 #include "miscadmin.h"
 #include "postmaster/postmaster.h"
 #include "storage/latch.h"
+#include "storage/buf_internals.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/backend_status.h"
@@ -78,6 +79,24 @@ plh_slot_of(const PGPROC *proc)
 #define PLH_ENDED_SLOT_KEEPS_PID false
 #else
 #define PLH_ENDED_SLOT_KEEPS_PID true
+#endif
+
+/*
+ * The state word of an LWLock; its bits are private to lwlock.c.  Holders in
+ * shared mode are counted in the low bits.
+ */
+#if PG_VERSION_NUM >= 180000
+#define PLH_LW_EXCLUSIVE_HOLDER ((uint32) 1 << 18)
+#else
+#define PLH_LW_EXCLUSIVE_HOLDER ((uint32) 1 << 24)
+#endif
+#define PLH_LW_SHARED_HOLDERS (PLH_LW_EXCLUSIVE_HOLDER - 1)
+
+/* The wait class of a process that waits until a page is pinned by nobody else. */
+#if PG_VERSION_NUM >= 170000
+#define PLH_WAIT_BUFFER_PIN PG_WAIT_BUFFERPIN
+#else
+#define PLH_WAIT_BUFFER_PIN PG_WAIT_BUFFER_PIN
 #endif
 
 /*

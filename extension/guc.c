@@ -139,8 +139,8 @@ plh_define_settings(void)
 							 NULL,
 							 &track_load, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pg_lock_history.track_lwlocks",
-							 "Reserved for the sampling of LWLock waits; has no effect in this version.",
-							 NULL,
+							 "Samples which LWLock sessions wait for, and what stands ahead of them.",
+							 "With pg_lock_history.track_load only.",
 							 &track_lwlocks, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pg_lock_history.track_pages",
 							 "Reserved for finding contended pages; has no effect in this version.",
@@ -278,6 +278,7 @@ plh_append_settings(StringInfo out)
 	plh_json_bool(out, "enabled", enabled);
 	plh_json_bool(out, "track_locks", track_locks);
 	plh_json_bool(out, "track_load", track_load);
+	plh_json_bool(out, "track_lwlocks", track_lwlocks);
 	plh_json_string(out, "database", plh_database);
 	plh_json_string(out, "conninfo", plh_conninfo);
 	plh_json_string(out, "local_conninfo", local_conninfo);

@@ -251,8 +251,39 @@ plh_is_alive(const PGPROC *proc, int pid)
 }
 
 /* probe_activity.c, called by the wait probe. */
-extern bool plh_note_activity(int64 now, int64 now_ns, int64 period_ns);
+extern bool plh_note_activity(int64 now, int64 now_ns, int64 period_ns, uint32 track);
 extern void plh_forget_activity(void);
+
+/* A process that waits for an LWLock or a page at the tick that goes on. */
+typedef struct PlhWaiter
+{
+	uint32		slot;
+	int			pid;
+	uint32		event;
+	uint32		lxid;
+	int32		mode;			/* PlhLWLockMode, -1 when it waits for a pin */
+	uint32		flags;			/* PLH_RUN_*: what is looked for */
+
+	/* What is found. */
+	PlhTarget	target;
+	bool		ahead_known;
+	bool		exclusive;		/* held exclusively */
+	uint32		shared;			/* held shared, so often */
+	uint32		together;		/* waiters for the same in the same mode */
+} PlhWaiter;
+
+/* Waiters of one tick; place finds one by its slot. */
+typedef struct PlhWaiters
+{
+	PlhWaiter  *all;
+	uint32		n;
+	uint32	   *place;			/* index in all + 1, by slot; 0: does not wait */
+} PlhWaiters;
+
+/* probe_lwlocks.c, called at each tick with a waiter by probe_activity.c. */
+extern void plh_prepare_lwlocks(void);
+extern void plh_find_lwlocks(PlhWaiters *waiters);
+extern uint32 plh_place_queue(PlhWaiters *waiters, const LWLock *lock, uint32 event, const PlhTarget *target);
 
 extern int	plh_wake_fd(void);
 

@@ -385,7 +385,7 @@ wait_and_sweep(int64_t period_ns, int64_t deadline_ns, uint32_t track,
 
 			if (track & PLH_TRACK_LOAD)
 			{
-				if (plh_note_activity(wake->now, wake->now_ns, period_ns))
+				if (plh_note_activity(wake->now, wake->now_ns, period_ns, track))
 					wake->reasons |= PLH_WAKE_ACTIVITY;
 				wake->last_sweep_ns = (uint32_t) Min(wake->last_sweep_ns + (plh_monotonic_ns() - wake->now_ns), PG_UINT32_MAX);
 			}

@@ -20,6 +20,7 @@ type Config struct {
 	Enabled          bool
 	TrackLocks       bool
 	TrackLoad        bool
+	TrackLWLocks     bool // with TrackLoad
 	Database         string
 	ConnInfo         string // where history is written; empty: this server
 	LocalConnInfo    string // how to reach this server for names; empty: as the shim says
@@ -78,6 +79,7 @@ type object struct {
 		Enabled          bool   `mapstructure:"enabled"`
 		TrackLocks       bool   `mapstructure:"track_locks"`
 		TrackLoad        bool   `mapstructure:"track_load"`
+		TrackLWLocks     bool   `mapstructure:"track_lwlocks"`
 		Database         string `mapstructure:"database"`
 		ConnInfo         string `mapstructure:"conninfo"`
 		LocalConnInfo    string `mapstructure:"local_conninfo"`
@@ -176,6 +178,7 @@ func (o *object) config() (Config, error) {
 		Enabled:          s.Enabled,
 		TrackLocks:       s.TrackLocks,
 		TrackLoad:        s.TrackLoad,
+		TrackLWLocks:     s.TrackLWLocks,
 		Database:         s.Database,
 		ConnInfo:         s.ConnInfo,
 		LocalConnInfo:    s.LocalConnInfo,

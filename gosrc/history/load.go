@@ -33,4 +33,6 @@ type Second struct {
 	Waiting           time.Duration // processes that wait for a heavyweight lock
 
 	Loads []Load // largest first
+
+	LWLocks []LWLock // that were waited for, longest waits first; empty when not tracked
 }

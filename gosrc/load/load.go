@@ -42,12 +42,13 @@ type nameKey struct {
 
 // Meter adds up the second that goes on. Used by one thread.
 type Meter struct {
-	names  Namer
-	known  map[nameKey]string
-	sums   map[key]int64 // microseconds of session time
-	own    int64         // of these not counted: our own
-	shown  shown         // the last second handed out
-	failed int64         // names that could not be had
+	names   Namer
+	known   map[nameKey]string
+	sums    map[key]int64 // microseconds of session time
+	own     int64         // of these not counted: our own
+	lwlocks map[lwlockKey]contention
+	shown   shown // the last second handed out
+	failed  int64 // names that could not be had
 }
 
 // shown are the counts that a second is written for even if nobody was active.
@@ -55,7 +56,8 @@ type shown struct{ clients, idle int64 }
 
 // New returns a meter that asks names for names.
 func New(names Namer) *Meter {
-	return &Meter{names: names, known: make(map[nameKey]string), sums: make(map[key]int64)}
+	return &Meter{names: names, known: make(map[nameKey]string), sums: make(map[key]int64),
+		lwlocks: make(map[lwlockKey]contention)}
 }
 
 // Add adds one run of the second that goes on.
@@ -65,6 +67,9 @@ func (m *Meter) Add(r *snapshot.Run) {
 		k.queryID = 0
 	}
 	m.sums[k] += r.TimeUs
+	if r.Flags&snapshot.RunLWLock != 0 {
+		m.addLWLock(r)
+	}
 }
 
 // AddOwn takes note of a run of ours, which is no load.
@@ -78,6 +83,7 @@ func (m *Meter) Close(s *snapshot.Second) (history.Second, bool) {
 	now := shown{clients: count(s.ClientsUs, s.SampledUs), idle: count(s.IdleInTransactionUs, s.SampledUs)}
 	if len(m.sums) == 0 && now == m.shown || s.SampledUs <= 0 {
 		clear(m.sums)
+		clear(m.lwlocks)
 		return history.Second{}, false
 	}
 	m.shown = now
@@ -89,6 +95,7 @@ func (m *Meter) Close(s *snapshot.Second) (history.Second, bool) {
 		IdleInTransaction: micros(s.IdleInTransactionUs),
 		Waiting:           micros(s.WaitingUs),
 		Loads:             m.loads(),
+		LWLocks:           m.takeLWLocks(),
 	}
 	clear(m.sums)
 	return out, true

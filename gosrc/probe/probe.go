@@ -107,7 +107,13 @@ const (
 	_ = -(unsafe.Offsetof(snapshot.Run{}.Role) ^ unsafe.Offsetof(C.PlhRun{}.role))
 	_ = -(unsafe.Offsetof(snapshot.Second{}.IdleInTransactionUs) ^ unsafe.Offsetof(C.PlhSecond{}.idle_in_transaction_us))
 	_ = -(unsafe.Offsetof(snapshot.Second{}.Samples) ^ unsafe.Offsetof(C.PlhSecond{}.samples))
+	_ = -(unsafe.Offsetof(snapshot.Run{}.AheadUs) ^ unsafe.Offsetof(C.PlhRun{}.ahead_us))
+	_ = -(unsafe.Offsetof(snapshot.Run{}.Target) ^ unsafe.Offsetof(C.PlhRun{}.target))
+	_ = -(unsafe.Offsetof(snapshot.Run{}.WaitersMax) ^ unsafe.Offsetof(C.PlhRun{}.waiters_max))
+	_ = -(unsafe.Offsetof(snapshot.Target{}.Block) ^ unsafe.Offsetof(C.PlhTarget{}.block))
+	_ = -uint((int(snapshot.TargetPage) ^ C.PLH_TARGET_PAGE) | (int(snapshot.RunPage) ^ C.PLH_RUN_PAGE))
 	_ = -uint((sampler.TrackLocks ^ C.PLH_TRACK_LOCKS) | (sampler.TrackLoad ^ C.PLH_TRACK_LOAD))
+	_ = -uint((sampler.TrackLWLocks ^ C.PLH_TRACK_LWLOCKS) | (sampler.TrackPages ^ C.PLH_TRACK_PAGES))
 	_ = -uint(sampler.WokeActivity ^ C.PLH_WAKE_ACTIVITY)
 	_ = -uint((int(snapshot.TypeParallelWorker) ^ C.PLH_TYPE_PARALLEL_WORKER) | (int(snapshot.LWWaitUntilFree) ^ C.PLH_LW_WAIT_UNTIL_FREE))
 

@@ -220,6 +220,9 @@ func (s *Sampler) track() Track {
 	}
 	if s.tracksLoad() {
 		t |= TrackLoad
+		if s.o.Config.TrackLWLocks {
+			t |= TrackLWLocks
+		}
 	}
 	return t
 }

@@ -47,7 +47,48 @@ type Run struct {
 	BackendType BackendType
 	Database    uint32
 	Role        uint32
-	_           uint32
+	Flags       RunFlags
+
+	// What it waited for, with Flags set.
+	AheadUs     int64 // of TimeUs, when it was seen what stood ahead
+	ExclusiveUs int64 // of these, a process that held it exclusively
+	SharedUs    int64 // the number of those that held it shared, times their time
+	Target      Target
+	WaitersMax  uint32 // at one tick, for the same in the same mode, with this one
+}
+
+// RunFlags say where a run counts; the values are those of PLH_RUN_* in probe.h.
+type RunFlags uint32
+
+// Several may be set.
+const (
+	RunLWLock RunFlags = 0x01
+	RunPage   RunFlags = 0x02
+)
+
+// TargetKind says how a lock or a page is told.
+type TargetKind int32
+
+// The values are those of PlhTargetKind in probe.h.
+const (
+	TargetNone      TargetKind = 0 // not looked for
+	TargetUnknown   TargetKind = 1 // looked for, and not found
+	TargetSingle    TargetKind = 2 // the only lock of its tranche
+	TargetPartition TargetKind = 3 // Number: which partition, from 0
+	TargetMember    TargetKind = 4 // Number: which of the locks that an extension asked for, from 0
+	TargetProcess   TargetKind = 5 // Number: pid whose fast-path lock it is
+	TargetPage      TargetKind = 6 // the page that the rest tells
+)
+
+// Target is the lock, or the page, that a process waited for.
+type Target struct {
+	Kind       TargetKind
+	Number     uint32
+	Tablespace uint32
+	Database   uint32 // 0: shared
+	Relfile    uint32 // number of its file, not its OID
+	Fork       int32
+	Block      uint32
 }
 
 // Second holds the sums of one second, in microseconds of session time.

@@ -210,8 +210,10 @@ const (
 	leastGap     = 5
 	leastHealth  = 18
 
-	leastSecond = 2 + 4 + 1
-	leastLoad   = 8
+	leastSecond     = 2 + 4 + 1 + 1
+	leastLoad       = 8
+	leastContention = 6
+	leastLWLock     = 3 + leastContention
 
 	leastDeadlock = 8 + 2
 	leastMember   = 8 + 17
@@ -266,6 +268,10 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 			l.EventType, l.Event, l.Mode, l.BackendType = d.text(), d.text(), snapshot.LWLockMode(d.int32()), d.text()
 			l.Database, l.Role, l.QueryID, l.Time = d.uint32(), d.uint32(), d.int(), time.Duration(d.int())
 		})
+		s.LWLocks = list(d, leastLWLock, func(l *history.LWLock) {
+			l.Tranche, l.Instance, l.Mode = d.text(), d.text(), snapshot.LWLockMode(d.int32())
+			d.contention(&l.Contention)
+		})
 	})
 	b.Gaps = list(d, leastGap, func(g *history.Gap) {
 		g.Began, g.Ended = d.time(b.CompleteTo), d.time(b.CompleteTo)
@@ -277,6 +283,13 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 		}
 	})
 	return b, from
+}
+
+func (d *decoder) contention(c *history.Contention) {
+	c.Time, c.Waits, c.WaitersMax = time.Duration(d.int()), d.int(), d.int32()
+	for _, t := range []*time.Duration{&c.Ahead, &c.Exclusive, &c.Shared} {
+		*t = time.Duration(d.int())
+	}
 }
 
 func (d *decoder) episode(e *history.Episode, base snapshot.Micros) {

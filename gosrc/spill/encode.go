@@ -336,6 +336,23 @@ func (e *encoder) second(s *history.Second, base snapshot.Micros) {
 		e.int(l.QueryID)
 		e.int(int64(l.Time))
 	}
+	e.uint(uint64(len(s.LWLocks)))
+	for i := range s.LWLocks {
+		l := &s.LWLocks[i]
+		e.text(l.Tranche)
+		e.text(l.Instance)
+		e.int(int64(l.Mode))
+		e.contention(&l.Contention)
+	}
+}
+
+func (e *encoder) contention(c *history.Contention) {
+	e.int(int64(c.Time))
+	e.int(c.Waits)
+	e.int(int64(c.WaitersMax))
+	for _, t := range [...]time.Duration{c.Ahead, c.Exclusive, c.Shared} {
+		e.int(int64(t))
+	}
 }
 
 func (e *encoder) gap(g *history.Gap, base snapshot.Micros) {

@@ -65,7 +65,7 @@ func (n *dimensions) id(d dimension) int32 {
 			d.queryID = 0
 			continue
 		}
-		d.database, d.datname, d.role, d.usename = 0, "", 0, ""
+		d.database, d.datname, d.role, d.usename, d.instance = 0, "", 0, "", ""
 		break
 	}
 	if id, ok := n.ids[d]; ok {

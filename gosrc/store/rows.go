@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"net/netip"
 	"time"
 
@@ -43,6 +44,8 @@ func columnsOf(leaf string) []string {
 			"usesysid", "usename", "query_id", "instance", "relation", "object", "fork", "block"}
 	case "second":
 		return []string{"seg", "node_id", "run", "at", "sampled_ms", "clients", "active", "idle_in_transaction", "waiting", "dims", "load_ms"}
+	case "lwlock":
+		return []string{"seg", "node_id", "run", "at", "sampled_ms", "dims", "wait_ms", "waits", "waiters_max", "held_exclusive", "shared_holders"}
 	case "gap":
 		return []string{"seg", "node_id", "run", "began", "ended", "reason", "lost", "detail"}
 	default: // health_minute
@@ -103,6 +106,7 @@ func newRows(h *hand, s *session, names *Names, c *config.Config, dims *dimensio
 		}
 		for j := range b.Seconds {
 			r.second(&b.Seconds[j])
+			r.lwlocks(&b.Seconds[j])
 		}
 		for j := range b.Health {
 			r.health(&b.Health[j])
@@ -284,6 +288,50 @@ func (r *rowSet) second(s *history.Second) {
 	r.add("second", nil, r.nodeID, r.run, s.At.Time(), int32(s.Sampled.Round(time.Millisecond)/time.Millisecond),
 		average(s.Clients), average(s.Active), average(s.IdleInTransaction), average(s.Waiting), dims, ms)
 }
+
+// lwlocks is the row of a second in which somebody waited for an LWLock.
+func (r *rowSet) lwlocks(s *history.Second) {
+	if len(s.LWLocks) == 0 {
+		return
+	}
+	c := newContention(len(s.LWLocks))
+	for i := range s.LWLocks {
+		l := &s.LWLocks[i]
+		c.add(r.dims.id(dimension{kind: lwlockDim, event: l.Tranche, mode: l.Mode.String(), instance: l.Instance}), &l.Contention)
+	}
+	r.add("lwlock", nil, r.nodeID, r.run, s.At.Time(), millis(s.Sampled), c.dims, c.waitMs, c.waits, c.waitersMax, c.exclusive, c.shared)
+}
+
+// contention holds parallel arrays, an element for each thing that was waited for.
+type contention struct {
+	dims, waitMs, waits []int32
+	waitersMax          []int16
+	exclusive, shared   []*float32
+}
+
+func newContention(room int) *contention {
+	return &contention{
+		dims: make([]int32, 0, room), waitMs: make([]int32, 0, room), waits: make([]int32, 0, room),
+		waitersMax: make([]int16, 0, room), exclusive: make([]*float32, 0, room), shared: make([]*float32, 0, room),
+	}
+}
+
+func (a *contention) add(dim int32, c *history.Contention) {
+	a.dims, a.waitMs, a.waits = append(a.dims, dim), append(a.waitMs, millis(c.Time)), append(a.waits, int32(c.Waits))
+	a.waitersMax = append(a.waitersMax, int16(min(c.WaitersMax, math.MaxInt16)))
+	a.exclusive, a.shared = append(a.exclusive, known(c.ExclusiveShare())), append(a.shared, known(c.SharedHolders()))
+}
+
+// known is null for what is not.
+func known(v float64, ok bool) *float32 {
+	if !ok {
+		return nil
+	}
+	f := float32(v)
+	return &f
+}
+
+func millis(d time.Duration) int32 { return int32(d.Round(time.Millisecond) / time.Millisecond) }
 
 func (r *rowSet) gap(g *history.Gap) {
 	r.add("gap", nil, r.nodeID, r.run, g.Began.Time(), g.Ended.Time(), string(g.Reason), g.Lost, r.text(g.Detail))

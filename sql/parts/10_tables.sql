@@ -218,6 +218,22 @@ CREATE TABLE lock_history.second (
     load_ms             integer[] NOT NULL -- session time in ms
 ) PARTITION BY LIST (seg);
 
+-- LWLocks that were waited for in one second; none where nobody waited.  All
+-- arrays run in parallel.
+CREATE TABLE lock_history.lwlock (
+    seg            smallint NOT NULL,
+    node_id        integer NOT NULL,
+    run            bigint NOT NULL,
+    at             timestamptz NOT NULL,
+    sampled_ms     integer NOT NULL,     -- real time that the samples stand for
+    dims           integer[] NOT NULL,
+    wait_ms        integer[] NOT NULL,   -- session time
+    waits          integer[] NOT NULL,   -- that ended
+    waiters_max    smallint[] NOT NULL,  -- at one sample
+    held_exclusive real[] NOT NULL,      -- share of the time with an exclusive holder; null: not known
+    shared_holders real[] NOT NULL       -- average; null: not known
+) PARTITION BY LIST (seg);
+
 -- Times about which the history is silent.
 CREATE TABLE lock_history.gap (
     seg     smallint NOT NULL,
@@ -262,7 +278,7 @@ DECLARE
     parent text;
     s      integer;
 BEGIN
-    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'deadlock', 'dim', 'second', 'gap', 'health_minute'] LOOP
+    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'deadlock', 'dim', 'second', 'lwlock', 'gap', 'health_minute'] LOOP
         FOR s IN 0..7 LOOP
             EXECUTE pg_catalog.format(
                 'CREATE TABLE lock_history.%I PARTITION OF lock_history.%I FOR VALUES IN (%s)
@@ -286,6 +302,7 @@ CREATE INDEX ON lock_history.actor (actor_id);
 CREATE INDEX ON lock_history.episode (wait_start, wait_end, wait_id);   -- the last two are looked up in it without the table
 CREATE INDEX ON lock_history.short_wait (at);
 CREATE INDEX ON lock_history.second (at);
+CREATE INDEX ON lock_history.lwlock (at);
 
 -- Columns are described where they are defined, above: tables are read by
 -- the views only.
@@ -300,5 +317,6 @@ COMMENT ON TABLE lock_history.short_wait IS 'internal: short waits by second';
 COMMENT ON TABLE lock_history.deadlock IS 'internal: members of deadlocks';
 COMMENT ON TABLE lock_history.dim IS 'internal: what seconds are told apart by';
 COMMENT ON TABLE lock_history.second IS 'internal: load by second';
+COMMENT ON TABLE lock_history.lwlock IS 'internal: waits for LWLocks by second';
 COMMENT ON TABLE lock_history.gap IS 'internal: times not watched';
 COMMENT ON TABLE lock_history.health_minute IS 'internal: cost of watching by minute';
