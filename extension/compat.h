@@ -20,6 +20,8 @@
 #include "utils/backend_status.h"
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
+
+#include "probe.h"
 #if PG_VERSION_NUM >= 160000
 #include "nodes/queryjumble.h"
 #else
@@ -91,6 +93,24 @@ plh_slot_of(const PGPROC *proc)
 #define PLH_LW_EXCLUSIVE_HOLDER ((uint32) 1 << 24)
 #endif
 #define PLH_LW_SHARED_HOLDERS (PLH_LW_EXCLUSIVE_HOLDER - 1)
+
+static inline void
+plh_copy_page_tag(const BufferDesc *buffer, PlhTarget *target)
+{
+	const volatile BufferTag *tag = &buffer->tag;
+
+#if PG_VERSION_NUM >= 160000
+	target->tablespace = tag->spcOid;
+	target->database = tag->dbOid;
+	target->relfile = tag->relNumber;
+#else
+	target->tablespace = tag->rnode.spcNode;
+	target->database = tag->rnode.dbNode;
+	target->relfile = tag->rnode.relNode;
+#endif
+	target->fork = tag->forkNum;
+	target->block = tag->blockNum;
+}
 
 /* The wait class of a process that waits until a page is pinned by nobody else. */
 #if PG_VERSION_NUM >= 170000

@@ -25,6 +25,7 @@ extern bool plh_enable_query_id;
 extern char *plh_database;
 extern char *plh_conninfo;
 extern int	plh_shared_memory;
+extern double plh_hot_page_budget;
 
 extern void plh_define_settings(void);
 extern bool plh_log_level_allows(int32 level);
@@ -284,6 +285,11 @@ typedef struct PlhWaiters
 extern void plh_prepare_lwlocks(void);
 extern void plh_find_lwlocks(PlhWaiters *waiters);
 extern uint32 plh_place_queue(PlhWaiters *waiters, const LWLock *lock, uint32 event, const PlhTarget *target);
+
+/* probe_buffers.c, the same. */
+extern void plh_prepare_pages(void);
+extern bool plh_waits_for_page(uint32 event);
+extern void plh_find_pages(PlhWaiters *waiters);
 
 extern int	plh_wake_fd(void);
 

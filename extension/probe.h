@@ -283,8 +283,20 @@ typedef enum PlhTargetKind
 	PLH_TARGET_PARTITION = 3,	/* number: which partition, from 0 */
 	PLH_TARGET_MEMBER = 4,		/* number: which of the locks that an extension asked for, from 0 */
 	PLH_TARGET_PROCESS = 5,		/* number: pid whose fast-path lock it is */
-	PLH_TARGET_PAGE = 6			/* the page that the rest tells */
+	PLH_TARGET_PAGE = 6			/* the page that the rest tells; number: PlhPageRole */
 } PlhTargetKind;
+
+/* What a page says that it is; holds for pages of btree indexes only. */
+typedef enum PlhPageRole
+{
+	PLH_ROLE_NONE = 0,			/* nothing, or it is no such page */
+	PLH_ROLE_META = 1,
+	PLH_ROLE_ROOT = 2,
+	PLH_ROLE_INNER = 3,
+	PLH_ROLE_LEAF = 4,			/* that has a right neighbour */
+	PLH_ROLE_RIGHTMOST_LEAF = 5,
+	PLH_ROLE_ONLY_LEAF = 6		/* and root */
+} PlhPageRole;
 
 /* All that does not apply is 0, so that equal ones have equal bytes. */
 typedef struct PlhTarget

@@ -17,8 +17,8 @@
  * waits for its client within a transaction, once.
  *
  * Those that wait for an LWLock or a page are set aside until all have been
- * looked at: which lock it is, is found for all of them together
- * (probe_lwlocks.c).  What was found belongs to the run; while it is not
+ * looked at: which it is, is found for all of them together
+ * (probe_lwlocks.c, probe_buffers.c).  What was found belongs to the run; while it is not
  * found any more (the process has been woken, and has no CPU yet), the run goes
  * on with what it was.
  */
@@ -114,6 +114,7 @@ plh_prepare_activity_probe(void)
 	activity->waiters.place = MemoryContextAllocZero(TopMemoryContext, sizeof(uint32) * PLH_MAX_PROCESSES());
 	activity->order = MemoryContextAlloc(TopMemoryContext, sizeof(uint32) * PLH_MAX_PROCESSES());
 	plh_prepare_lwlocks();
+	plh_prepare_pages();
 }
 
 /* Its part in the second that goes on is put down, or nobody's. */
@@ -341,6 +342,8 @@ looked_for(uint32 event, uint32 track)
 
 	if ((track & PLH_TRACK_LWLOCKS) && (event & 0xFF000000) == PG_WAIT_LWLOCK)
 		flags |= PLH_RUN_LWLOCK;
+	if ((track & PLH_TRACK_PAGES) && plh_waits_for_page(event))
+		flags |= PLH_RUN_PAGE;
 	return flags;
 }
 
@@ -432,6 +435,7 @@ digest_waiters(int64 passed_us)
 	uint32		i;
 
 	plh_find_lwlocks(waiters);
+	plh_find_pages(waiters);
 	for (i = 0; i < waiters->n; i++)
 	{
 		PlhWaiter  *w = &waiters->all[i];

@@ -21,6 +21,7 @@ type Config struct {
 	TrackLocks       bool
 	TrackLoad        bool
 	TrackLWLocks     bool // with TrackLoad
+	TrackPages       bool // with TrackLoad
 	Database         string
 	ConnInfo         string // where history is written; empty: this server
 	LocalConnInfo    string // how to reach this server for names; empty: as the shim says
@@ -80,6 +81,7 @@ type object struct {
 		TrackLocks       bool   `mapstructure:"track_locks"`
 		TrackLoad        bool   `mapstructure:"track_load"`
 		TrackLWLocks     bool   `mapstructure:"track_lwlocks"`
+		TrackPages       bool   `mapstructure:"track_pages"`
 		Database         string `mapstructure:"database"`
 		ConnInfo         string `mapstructure:"conninfo"`
 		LocalConnInfo    string `mapstructure:"local_conninfo"`
@@ -179,6 +181,7 @@ func (o *object) config() (Config, error) {
 		TrackLocks:       s.TrackLocks,
 		TrackLoad:        s.TrackLoad,
 		TrackLWLocks:     s.TrackLWLocks,
+		TrackPages:       s.TrackPages,
 		Database:         s.Database,
 		ConnInfo:         s.ConnInfo,
 		LocalConnInfo:    s.LocalConnInfo,

@@ -43,3 +43,18 @@ type LWLock struct {
 	Mode     snapshot.LWLockMode
 	Contention
 }
+
+// ManyBlocks stands for the number of a block where several are told as one; it
+// is the server's InvalidBlockNumber.
+const ManyBlocks = 0xFFFFFFFF
+
+// Page is a page that was waited for, or all those that were not found.
+type Page struct {
+	Found bool // all below up to Role is zero otherwise
+	File  snapshot.File
+	Fork  int32
+	Block uint32
+	Role  snapshot.PageRole
+	Mode  snapshot.LWLockMode // NoLWLock: for everybody else to have let go of it
+	Contention
+}

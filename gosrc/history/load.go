@@ -34,5 +34,6 @@ type Second struct {
 
 	Loads []Load // largest first
 
+	Pages   []Page   // likewise
 	LWLocks []LWLock // that were waited for, longest waits first; empty when not tracked
 }

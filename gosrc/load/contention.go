@@ -53,21 +53,24 @@ func add[K comparable](sums map[K]contention, key K, r *snapshot.Run) {
 	sums[key] = c
 }
 
-// take empties sums and returns them, longest first. Of those after the first
-// most, the ones that less makes equal are added up.
-func take[K comparable](sums map[K]contention, most int, order func(a, b K) int, less func(K) K) []contended[K] {
+// take empties sums and returns them, longest first.
+func take[K comparable](sums map[K]contention, order func(a, b K) int) []contended[K] {
 	out := make([]contended[K], 0, len(sums))
 	for k, c := range sums {
 		out = append(out, contended[K]{k, c})
 	}
 	clear(sums)
 	slices.SortFunc(out, func(a, b contended[K]) int { return cmp.Or(cmp.Compare(b.us, a.us), order(a.key, b.key)) })
-	if len(out) <= most {
-		return out
+	return out
+}
+
+// fold adds up those after the first most that less makes equal.
+func fold[K comparable](all []contended[K], most int, less func(K) K) []contended[K] {
+	if len(all) <= most {
+		return all
 	}
-	rest := out[most:]
-	out = slices.Clip(out[:most])
-	for _, c := range rest {
+	out := slices.Clone(all[:most])
+	for _, c := range all[most:] {
 		key := less(c.key)
 		i := slices.IndexFunc(out, func(o contended[K]) bool { return o.key == key })
 		if i < 0 {

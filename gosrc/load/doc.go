@@ -13,8 +13,8 @@
 // The sum is never changed.
 //
 // Waits for LWLocks are told in more detail: which lock of a tranche, and what
-// stood ahead. They come from the same runs, so that the sums of a second are
-// those of its load.
+// stood ahead; so are waits for pages, which page. They come from the same runs,
+// so that the sums of a second are those of its load.
 //
 // Pure: no clock, no server. Names are the caller's (see Namer), each asked for
 // once. A second in which nobody was active allocates nothing.

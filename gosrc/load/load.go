@@ -47,6 +47,7 @@ type Meter struct {
 	sums    map[key]int64 // microseconds of session time
 	own     int64         // of these not counted: our own
 	lwlocks map[lwlockKey]contention
+	pages   map[pageKey]contention
 	shown   shown // the last second handed out
 	failed  int64 // names that could not be had
 }
@@ -57,7 +58,7 @@ type shown struct{ clients, idle int64 }
 // New returns a meter that asks names for names.
 func New(names Namer) *Meter {
 	return &Meter{names: names, known: make(map[nameKey]string), sums: make(map[key]int64),
-		lwlocks: make(map[lwlockKey]contention)}
+		lwlocks: make(map[lwlockKey]contention), pages: make(map[pageKey]contention)}
 }
 
 // Add adds one run of the second that goes on.
@@ -69,6 +70,9 @@ func (m *Meter) Add(r *snapshot.Run) {
 	m.sums[k] += r.TimeUs
 	if r.Flags&snapshot.RunLWLock != 0 {
 		m.addLWLock(r)
+	}
+	if r.Flags&snapshot.RunPage != 0 {
+		m.addPage(r)
 	}
 }
 
@@ -84,6 +88,7 @@ func (m *Meter) Close(s *snapshot.Second) (history.Second, bool) {
 	if len(m.sums) == 0 && now == m.shown || s.SampledUs <= 0 {
 		clear(m.sums)
 		clear(m.lwlocks)
+		clear(m.pages)
 		return history.Second{}, false
 	}
 	m.shown = now
@@ -96,6 +101,7 @@ func (m *Meter) Close(s *snapshot.Second) (history.Second, bool) {
 		Waiting:           micros(s.WaitingUs),
 		Loads:             m.loads(),
 		LWLocks:           m.takeLWLocks(),
+		Pages:             m.takePages(),
 	}
 	clear(m.sums)
 	return out, true

@@ -38,7 +38,7 @@ func (m *Meter) takeLWLocks() []history.LWLock {
 	less := func(k lwlockKey) lwlockKey {
 		return lwlockKey{event: k.event, mode: k.mode, kind: snapshot.TargetUnknown}
 	}
-	sums := take(m.lwlocks, maxLWLocks, order, less)
+	sums := fold(take(m.lwlocks, order), maxLWLocks, less)
 	out := make([]history.LWLock, len(sums))
 	for i := range sums {
 		k := sums[i].key

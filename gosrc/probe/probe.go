@@ -111,7 +111,7 @@ const (
 	_ = -(unsafe.Offsetof(snapshot.Run{}.Target) ^ unsafe.Offsetof(C.PlhRun{}.target))
 	_ = -(unsafe.Offsetof(snapshot.Run{}.WaitersMax) ^ unsafe.Offsetof(C.PlhRun{}.waiters_max))
 	_ = -(unsafe.Offsetof(snapshot.Target{}.Block) ^ unsafe.Offsetof(C.PlhTarget{}.block))
-	_ = -uint((int(snapshot.TargetPage) ^ C.PLH_TARGET_PAGE) | (int(snapshot.RunPage) ^ C.PLH_RUN_PAGE))
+	_ = -uint((int(snapshot.TargetPage) ^ C.PLH_TARGET_PAGE) | (int(snapshot.RunPage) ^ C.PLH_RUN_PAGE) | (int(snapshot.RoleOnlyLeaf) ^ C.PLH_ROLE_ONLY_LEAF))
 	_ = -uint((sampler.TrackLocks ^ C.PLH_TRACK_LOCKS) | (sampler.TrackLoad ^ C.PLH_TRACK_LOAD))
 	_ = -uint((sampler.TrackLWLocks ^ C.PLH_TRACK_LWLOCKS) | (sampler.TrackPages ^ C.PLH_TRACK_PAGES))
 	_ = -uint(sampler.WokeActivity ^ C.PLH_WAKE_ACTIVITY)

@@ -241,7 +241,8 @@ func size(b *history.Batch) int64 {
 	}
 	for i := range b.Seconds {
 		total += int64(unsafe.Sizeof(b.Seconds[i])) + int64(cap(b.Seconds[i].Loads))*int64(unsafe.Sizeof(history.Load{})) +
-			int64(cap(b.Seconds[i].LWLocks))*int64(unsafe.Sizeof(history.LWLock{}))
+			int64(cap(b.Seconds[i].LWLocks))*int64(unsafe.Sizeof(history.LWLock{})) +
+			int64(cap(b.Seconds[i].Pages))*int64(unsafe.Sizeof(history.Page{}))
 	}
 	total += int64(len(b.Short)) * int64(unsafe.Sizeof(history.ShortWait{}))
 	total += int64(len(b.Gaps)) * int64(unsafe.Sizeof(history.Gap{}))

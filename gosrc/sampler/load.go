@@ -19,6 +19,7 @@ type loadMeter struct {
 	activity Activity         // made larger by the probe
 	seconds  []history.Second // not yet flushed
 	roles    map[owner]struct{}
+	files    map[snapshot.File]struct{}
 }
 
 // owner is whose names were asked for.
@@ -28,7 +29,7 @@ type owner struct{ database, role uint32 }
 const maxOwners = 10_000
 
 func newLoadMeter(o Options) loadMeter {
-	return loadMeter{meter: load.New(o.Probes), roles: make(map[owner]struct{}),
+	return loadMeter{meter: load.New(o.Probes), roles: make(map[owner]struct{}), files: make(map[snapshot.File]struct{}),
 		activity: Activity{Runs: make([]snapshot.Run, 0, 4*o.MaxProcesses), Seconds: make([]snapshot.Second, 0, 8)}}
 }
 
@@ -74,6 +75,7 @@ func (s *Sampler) addRun(r *snapshot.Run) {
 		return
 	}
 	l.meter.Add(r)
+	s.wantFile(&r.Target)
 	o := owner{r.Database, r.Role}
 	if _, ok := l.roles[o]; !ok {
 		if len(l.roles) >= maxOwners {
@@ -82,4 +84,20 @@ func (s *Sampler) addRun(r *snapshot.Run) {
 		l.roles[o] = struct{}{}
 		s.o.Sink.WantSession(&snapshot.Session{Database: r.Database, Role: r.Role})
 	}
+}
+
+// wantFile has the relation of a page looked up, once, while it is there.
+func (s *Sampler) wantFile(t *snapshot.Target) {
+	if t.Kind != snapshot.TargetPage {
+		return
+	}
+	f := snapshot.File{Tablespace: t.Tablespace, Database: t.Database, Relfile: t.Relfile}
+	if _, ok := s.load.files[f]; ok {
+		return
+	}
+	if len(s.load.files) >= maxOwners {
+		clear(s.load.files)
+	}
+	s.load.files[f] = struct{}{}
+	s.o.Sink.WantFile(f)
 }

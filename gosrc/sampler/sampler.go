@@ -94,6 +94,7 @@ type Sink interface {
 	Close()
 	WantTag(lockmgr.Tag)
 	WantSession(*snapshot.Session)
+	WantFile(snapshot.File)
 }
 
 // Options are what a sampler is made of.
@@ -222,6 +223,9 @@ func (s *Sampler) track() Track {
 		t |= TrackLoad
 		if s.o.Config.TrackLWLocks {
 			t |= TrackLWLocks
+		}
+		if s.o.Config.TrackPages {
+			t |= TrackPages
 		}
 	}
 	return t

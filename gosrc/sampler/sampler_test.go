@@ -274,6 +274,8 @@ func (s *server) SpareSlot() (bool, error) { return s.spare, nil }
 
 // recorder is a sink that writes at once.
 type recorder struct {
+	files []snapshot.File // whose relations were asked for
+
 	batches    []*history.Batch
 	status     SinkStatus
 	stuck      bool // writes nothing
@@ -318,6 +320,7 @@ func (r *recorder) TellSlot(spare bool) {
 }
 func (r *recorder) WantTag(t lockmgr.Tag)         { r.tags = append(r.tags, t) }
 func (r *recorder) WantSession(*snapshot.Session) {}
+func (r *recorder) WantFile(f snapshot.File)      { r.files = append(r.files, f) }
 func (r *recorder) closedEpisodes() (all []history.Episode) {
 	for _, b := range r.batches {
 		all = append(all, b.Closed...)

@@ -77,7 +77,21 @@ const (
 	TargetPartition TargetKind = 3 // Number: which partition, from 0
 	TargetMember    TargetKind = 4 // Number: which of the locks that an extension asked for, from 0
 	TargetProcess   TargetKind = 5 // Number: pid whose fast-path lock it is
-	TargetPage      TargetKind = 6 // the page that the rest tells
+	TargetPage      TargetKind = 6 // the page that the rest tells; Number: PageRole
+)
+
+// PageRole is what a page says that it is; holds for pages of btree indexes only.
+type PageRole uint32
+
+// The values are those of PlhPageRole in probe.h.
+const (
+	RoleNone          PageRole = 0
+	RoleMeta          PageRole = 1
+	RoleRoot          PageRole = 2
+	RoleInner         PageRole = 3
+	RoleLeaf          PageRole = 4 // that has a right neighbour
+	RoleRightmostLeaf PageRole = 5
+	RoleOnlyLeaf      PageRole = 6 // and root
 )
 
 // Target is the lock, or the page, that a process waited for.
@@ -112,3 +126,10 @@ const (
 	NameEvent       NameKind = 2
 	NameBackendType NameKind = 3
 )
+
+// File is the file of a relation, whatever its fork.
+type File struct {
+	Tablespace uint32
+	Database   uint32 // 0: shared
+	Relfile    uint32 // its number, which is not the relation's OID
+}

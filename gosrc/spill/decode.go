@@ -210,10 +210,11 @@ const (
 	leastGap     = 5
 	leastHealth  = 18
 
-	leastSecond     = 2 + 4 + 1 + 1
+	leastSecond     = 2 + 4 + 3
 	leastLoad       = 8
 	leastContention = 6
 	leastLWLock     = 3 + leastContention
+	leastPage       = 8 + leastContention
 
 	leastDeadlock = 8 + 2
 	leastMember   = 8 + 17
@@ -271,6 +272,14 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 		s.LWLocks = list(d, leastLWLock, func(l *history.LWLock) {
 			l.Tranche, l.Instance, l.Mode = d.text(), d.text(), snapshot.LWLockMode(d.int32())
 			d.contention(&l.Contention)
+		})
+		s.Pages = list(d, leastPage, func(p *history.Page) {
+			p.Found = d.bool()
+			for _, n := range []*uint32{&p.File.Tablespace, &p.File.Database, &p.File.Relfile, &p.Block, (*uint32)(&p.Role)} {
+				*n = d.uint32()
+			}
+			p.Fork, p.Mode = d.int32(), snapshot.LWLockMode(d.int32())
+			d.contention(&p.Contention)
 		})
 	})
 	b.Gaps = list(d, leastGap, func(g *history.Gap) {

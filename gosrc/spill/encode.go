@@ -344,6 +344,17 @@ func (e *encoder) second(s *history.Second, base snapshot.Micros) {
 		e.int(int64(l.Mode))
 		e.contention(&l.Contention)
 	}
+	e.uint(uint64(len(s.Pages)))
+	for i := range s.Pages {
+		p := &s.Pages[i]
+		e.bool(p.Found)
+		for _, n := range [...]uint32{p.File.Tablespace, p.File.Database, p.File.Relfile, p.Block, uint32(p.Role)} {
+			e.uint(uint64(n))
+		}
+		e.int(int64(p.Fork))
+		e.int(int64(p.Mode))
+		e.contention(&p.Contention)
+	}
 }
 
 func (e *encoder) contention(c *history.Contention) {

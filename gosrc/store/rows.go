@@ -41,11 +41,13 @@ func columnsOf(leaf string) []string {
 			"locktype", "object", "mode", "held_mode", "held_object", "database", "relation", "transactionid"}
 	case "dim":
 		return []string{"seg", "node_id", "dim_id", "kind", "wait_event_type", "wait_event", "lwlock_mode", "backend_type", "datid", "datname",
-			"usesysid", "usename", "query_id", "instance", "relation", "object", "fork", "block"}
+			"usesysid", "usename", "query_id", "instance", "relation", "object", "fork", "object_kind"}
 	case "second":
 		return []string{"seg", "node_id", "run", "at", "sampled_ms", "clients", "active", "idle_in_transaction", "waiting", "dims", "load_ms"}
 	case "lwlock":
 		return []string{"seg", "node_id", "run", "at", "sampled_ms", "dims", "wait_ms", "waits", "waiters_max", "held_exclusive", "shared_holders"}
+	case "page":
+		return []string{"seg", "node_id", "run", "at", "sampled_ms", "dims", "blocks", "wait_ms", "waits", "waiters_max", "held_exclusive", "shared_holders"}
 	case "gap":
 		return []string{"seg", "node_id", "run", "began", "ended", "reason", "lost", "detail"}
 	default: // health_minute
@@ -107,6 +109,7 @@ func newRows(h *hand, s *session, names *Names, c *config.Config, dims *dimensio
 		for j := range b.Seconds {
 			r.second(&b.Seconds[j])
 			r.lwlocks(&b.Seconds[j])
+			r.pages(&b.Seconds[j])
 		}
 		for j := range b.Health {
 			r.health(&b.Health[j])
@@ -300,6 +303,35 @@ func (r *rowSet) lwlocks(s *history.Second) {
 		c.add(r.dims.id(dimension{kind: lwlockDim, event: l.Tranche, mode: l.Mode.String(), instance: l.Instance}), &l.Contention)
 	}
 	r.add("lwlock", nil, r.nodeID, r.run, s.At.Time(), millis(s.Sampled), c.dims, c.waitMs, c.waits, c.waitersMax, c.exclusive, c.shared)
+}
+
+// pages is the row of a second in which somebody waited for a page.
+func (r *rowSet) pages(s *history.Second) {
+	if len(s.Pages) == 0 {
+		return
+	}
+	c := newContention(len(s.Pages))
+	blocks := make([]*int64, 0, len(s.Pages))
+	for i := range s.Pages {
+		p := &s.Pages[i]
+		d, block := dimension{kind: pageDim, mode: "pin"}, (*int64)(nil)
+		if p.Mode != snapshot.NoLWLock {
+			d.mode = p.Mode.String()
+		}
+		if p.Found {
+			rel := parseRelationFile(r.names.get(fileKey(p.File)))
+			d.database, d.datname = p.File.Database, r.encode(r.names.get(databaseKey(p.File.Database)))
+			d.relation, d.objectKind, d.object = rel.oid, rel.kind, r.encode(rel.text(p.File, p.Role))
+			d.fork = forkName(p.Fork)
+			if p.Block != history.ManyBlocks {
+				n := int64(p.Block)
+				block = &n
+			}
+		}
+		blocks = append(blocks, block)
+		c.add(r.dims.id(d), &p.Contention)
+	}
+	r.add("page", nil, r.nodeID, r.run, s.At.Time(), millis(s.Sampled), c.dims, blocks, c.waitMs, c.waits, c.waitersMax, c.exclusive, c.shared)
 }
 
 // contention holds parallel arrays, an element for each thing that was waited for.

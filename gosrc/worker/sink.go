@@ -105,6 +105,7 @@ func (s *sink) Configure(c config.Config) {
 }
 
 func (s *sink) WantTag(t lockmgr.Tag)           { s.store.Names().WantTag(t) }
+func (s *sink) WantFile(f snapshot.File)        { s.store.Names().WantFile(f) }
 func (s *sink) WantSession(p *snapshot.Session) { s.store.Names().WantSession(p) }
 
 func (s *sink) Status() sampler.SinkStatus {

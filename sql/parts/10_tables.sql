@@ -199,7 +199,7 @@ CREATE TABLE lock_history.dim (
     relation        oid,
     object          text,                -- its name
     fork            text,
-    block           bigint
+    object_kind     text                 -- of the relation
 ) PARTITION BY LIST (seg);
 
 -- What was sampled in one second of the clock; none where nobody was active and
@@ -232,6 +232,23 @@ CREATE TABLE lock_history.lwlock (
     waiters_max    smallint[] NOT NULL,  -- at one sample
     held_exclusive real[] NOT NULL,      -- share of the time with an exclusive holder; null: not known
     shared_holders real[] NOT NULL       -- average; null: not known
+) PARTITION BY LIST (seg);
+
+-- Pages that were waited for in one second; none where nobody waited.  All
+-- arrays run in parallel; without a relation in the dictionary: not found.
+CREATE TABLE lock_history.page (
+    seg            smallint NOT NULL,
+    node_id        integer NOT NULL,
+    run            bigint NOT NULL,
+    at             timestamptz NOT NULL,
+    sampled_ms     integer NOT NULL,
+    dims           integer[] NOT NULL,
+    blocks         bigint[] NOT NULL,    -- null: several, or not found
+    wait_ms        integer[] NOT NULL,   -- as in lwlock
+    waits          integer[] NOT NULL,
+    waiters_max    smallint[] NOT NULL,
+    held_exclusive real[] NOT NULL,
+    shared_holders real[] NOT NULL
 ) PARTITION BY LIST (seg);
 
 -- Times about which the history is silent.
@@ -278,7 +295,7 @@ DECLARE
     parent text;
     s      integer;
 BEGIN
-    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'deadlock', 'dim', 'second', 'lwlock', 'gap', 'health_minute'] LOOP
+    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'deadlock', 'dim', 'second', 'lwlock', 'page', 'gap', 'health_minute'] LOOP
         FOR s IN 0..7 LOOP
             EXECUTE pg_catalog.format(
                 'CREATE TABLE lock_history.%I PARTITION OF lock_history.%I FOR VALUES IN (%s)
@@ -303,6 +320,7 @@ CREATE INDEX ON lock_history.episode (wait_start, wait_end, wait_id);   -- the l
 CREATE INDEX ON lock_history.short_wait (at);
 CREATE INDEX ON lock_history.second (at);
 CREATE INDEX ON lock_history.lwlock (at);
+CREATE INDEX ON lock_history.page (at);
 
 -- Columns are described where they are defined, above: tables are read by
 -- the views only.
@@ -318,5 +336,6 @@ COMMENT ON TABLE lock_history.deadlock IS 'internal: members of deadlocks';
 COMMENT ON TABLE lock_history.dim IS 'internal: what seconds are told apart by';
 COMMENT ON TABLE lock_history.second IS 'internal: load by second';
 COMMENT ON TABLE lock_history.lwlock IS 'internal: waits for LWLocks by second';
+COMMENT ON TABLE lock_history.page IS 'internal: waits for pages by second';
 COMMENT ON TABLE lock_history.gap IS 'internal: times not watched';
 COMMENT ON TABLE lock_history.health_minute IS 'internal: cost of watching by minute';

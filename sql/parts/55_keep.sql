@@ -202,16 +202,25 @@ BEGIN
     FROM lock_history.lwlock AS l
     WHERE l.seg < 8 AND l.node_id = source.node_id AND l.at > keep.since - interval '1 s' AND l.at <= keep.until;
 
+    INSERT INTO lock_history.kept_page (seg, node_id, run, at, sampled_ms, dims, blocks, wait_ms, waits, waiters_max, held_exclusive, shared_holders)
+    SELECT 8, -new_id, p.run, p.at, p.sampled_ms, ARRAY(SELECT -(p.seg * 16777216 + d.id) FROM pg_catalog.unnest(p.dims) WITH ORDINALITY AS d(id, n) ORDER BY d.n),
+           p.blocks, p.wait_ms, p.waits, p.waiters_max, p.held_exclusive, p.shared_holders
+    FROM lock_history.page AS p
+    WHERE p.seg < 8 AND p.node_id = source.node_id AND p.at > keep.since - interval '1 s' AND p.at <= keep.until;
+
     INSERT INTO lock_history.kept_dim (
         seg, node_id, dim_id, kind, wait_event_type, wait_event, lwlock_mode, backend_type, datid, datname, usesysid, usename, query_id,
-        instance, relation, object, fork, block)
+        instance, relation, object, fork, object_kind)
     SELECT 8, -new_id, -(d.seg * 16777216 + d.dim_id), d.kind, d.wait_event_type, d.wait_event, d.lwlock_mode, d.backend_type, d.datid, d.datname,
-           d.usesysid, d.usename, d.query_id, d.instance, d.relation, d.object, d.fork, d.block
+           d.usesysid, d.usename, d.query_id, d.instance, d.relation, d.object, d.fork, d.object_kind
     FROM lock_history.dim AS d
     WHERE d.seg < 8 AND d.node_id = source.node_id
-      AND -(d.seg * 16777216 + d.dim_id) IN (SELECT pg_catalog.unnest(l.dims) FROM lock_history.kept_lwlock AS l WHERE l.node_id = -new_id);
+      AND -(d.seg * 16777216 + d.dim_id) IN (SELECT pg_catalog.unnest(l.dims) FROM lock_history.kept_lwlock AS l WHERE l.node_id = -new_id
+                                                UNION ALL
+                                                SELECT pg_catalog.unnest(p.dims) FROM lock_history.kept_page AS p WHERE p.node_id = -new_id);
 
     IF waits = 0 AND short_waits = 0 AND NOT EXISTS (SELECT FROM lock_history.kept_lwlock AS l WHERE l.node_id = -new_id)
+       AND NOT EXISTS (SELECT FROM lock_history.kept_page AS p WHERE p.node_id = -new_id)
        AND NOT EXISTS (SELECT FROM lock_history.kept_deadlock AS d WHERE d.node_id = -new_id) THEN
         RAISE EXCEPTION 'nothing to keep: nobody waited on server "%" from % to %', source.node, keep.since, keep.until
             USING ERRCODE = 'no_data_found',
@@ -246,6 +255,8 @@ BEGIN
           SELECT pg_catalog.pg_column_size(g) FROM lock_history.kept_gap AS g WHERE g.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(w) FROM lock_history.kept_lwlock AS w WHERE w.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(p) FROM lock_history.kept_page AS p WHERE p.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(m) FROM lock_history.kept_dim AS m WHERE m.node_id = -new_id
           UNION ALL
@@ -310,6 +321,7 @@ BEGIN
     DELETE FROM lock_history.kept_short_wait AS s WHERE s.node_id = -old_id;
     DELETE FROM lock_history.kept_deadlock AS d WHERE d.node_id = -old_id;
     DELETE FROM lock_history.kept_lwlock AS w WHERE w.node_id = -old_id;
+    DELETE FROM lock_history.kept_page AS p WHERE p.node_id = -old_id;
     DELETE FROM lock_history.kept_dim AS m WHERE m.node_id = -old_id;
     DELETE FROM lock_history.kept_gap AS g WHERE g.node_id = -old_id;
     DELETE FROM lock_history.kept_health_minute AS h WHERE h.node_id = -old_id;

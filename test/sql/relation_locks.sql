@@ -40,7 +40,8 @@ FROM (VALUES
     (11, 'root_blockers()', $$SELECT * FROM lock_history.root_blockers('2026-03-01 14:30:01+00')$$),
     (12, 'deadlocks', 'SELECT * FROM lock_history.deadlocks'),
     (20, 'lwlocks', 'SELECT * FROM lock_history.lwlocks'),
-    (21, 'lwlock_profile', 'SELECT * FROM lock_history.lwlock_profile()')
+    (21, 'lwlock_profile', 'SELECT * FROM lock_history.lwlock_profile()'),
+    (22, 'hot_pages', 'SELECT * FROM lock_history.hot_pages')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
@@ -60,7 +61,8 @@ FROM (VALUES
     (8, 'blocking_all', 'SELECT * FROM lock_history.blocking_all(3)'),
     (9, 'worst_moments', 'SELECT * FROM lock_history.worst_moments()'),
     (10, 'deadlocks', 'SELECT * FROM lock_history.deadlocks'),
-    (20, 'lwlocks', 'SELECT * FROM lock_history.lwlocks')
+    (20, 'lwlocks', 'SELECT * FROM lock_history.lwlocks'),
+    (22, 'hot_pages', 'SELECT * FROM lock_history.hot_pages')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
