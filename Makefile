@@ -32,6 +32,7 @@ SQL_PARTS = \
 	sql/parts/47_load.sql \
 	sql/parts/48_lwlocks.sql \
 	sql/parts/49_hot_pages.sql \
+	sql/parts/49_wait_histogram.sql \
 	sql/parts/50_forest.sql \
 	sql/parts/51_blocking_tree_at.sql \
 	sql/parts/52_worst_moments.sql \

@@ -313,7 +313,8 @@ extern int32_t plh_probe_publish(const PlhStatus *status);
 extern int32_t plh_probe_flushed(uint64_t ticket);
 extern int32_t plh_probe_failures(PlhFailure *failures, uint32_t room,
 								  char *text, uint32_t text_room, uint32_t *n_failures);
-extern int32_t plh_probe_activity(uint32_t finish, PlhRun *runs, uint32_t runs_room,
+extern int32_t plh_probe_activity(uint32_t finish, const int32_t *ours, uint32_t n_ours,
+								  PlhRun *runs, uint32_t runs_room,
 								  PlhSecond *seconds, uint32_t seconds_room, PlhActivity *answer);
 extern int32_t plh_probe_name(uint32_t kind, uint32_t number, char *text, uint32_t room);
 extern int32_t plh_probe_last_error(char *text, uint32_t room);

@@ -519,9 +519,11 @@ typedef struct PlhProbes
 	 * Hands over what was noted since the last call: the runs of complete
 	 * seconds and, when room became short, of the one that goes on.  finish:
 	 * that one counts as complete, too.  PLH_TOO_SMALL leaves all in place and
-	 * says what is needed.
+	 * says what is needed.  ours: pids of our own sessions from now on; they
+	 * have runs, but do not count in waiters_max.
 	 */
-	int32_t		(*activity) (uint32_t finish, PlhRun *runs, uint32_t runs_room,
+	int32_t		(*activity) (uint32_t finish, const int32_t *ours, uint32_t n_ours,
+							 PlhRun *runs, uint32_t runs_room,
 							 PlhSecond *seconds, uint32_t seconds_room,
 							 PlhActivity *answer);
 

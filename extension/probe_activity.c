@@ -43,6 +43,9 @@
 /* Seconds that may lie between two calls of activity(); Go comes in each. */
 #define SECONDS_ROOM 64
 
+/* Sessions of our own that are told apart; there are three at most at one time. */
+#define OURS_ROOM 16
+
 typedef enum Doing
 {
 	ABSENT = 0,					/* no process, or one that is not to be counted */
@@ -84,6 +87,8 @@ typedef struct Activity
 	Slot	   *slots;			/* one for each process there can be */
 	PlhWaiters	waiters;		/* of the tick that goes on; room for as many */
 	uint32	   *order;			/* to group them */
+	int32_t		ours[OURS_ROOM];	/* pids of sessions of ours */
+	uint32		n_ours;
 
 	PlhRun	   *runs;			/* rows not yet fetched */
 	uint32		runs_room;
@@ -404,7 +409,18 @@ compare_waiters(const void *left, const void *right, void *arg)
 	return memcmp(&a->target, &b->target, sizeof(PlhTarget));
 }
 
-/* Counts those that wait for the same in the same mode. */
+static bool
+is_ours(int pid)
+{
+	uint32		i;
+
+	for (i = 0; i < activity->n_ours; i++)
+		if (activity->ours[i] == pid)
+			return true;
+	return false;
+}
+
+/* Counts those that wait for the same in the same mode, but for sessions of ours. */
 static void
 count_together(void)
 {
@@ -417,13 +433,18 @@ count_together(void)
 	qsort_arg(activity->order, waiters->n, sizeof(uint32), compare_waiters, waiters->all);
 	for (first = 0; first < waiters->n; first = i)
 	{
+		uint32		together = 0;
 		uint32		k;
 
-		for (i = first + 1; i < waiters->n; i++)
+		for (i = first; i < waiters->n; i++)
+		{
 			if (compare_waiters(&activity->order[first], &activity->order[i], waiters->all) != 0)
 				break;
+			if (!is_ours(waiters->all[activity->order[i]].pid))
+				together++;
+		}
 		for (k = first; k < i; k++)
-			waiters->all[activity->order[k]].together = i - first;
+			waiters->all[activity->order[k]].together = together;
 	}
 }
 
@@ -501,10 +522,14 @@ plh_forget_activity(void)
 }
 
 int32_t
-plh_probe_activity(uint32_t finish, PlhRun *runs, uint32_t runs_room,
+plh_probe_activity(uint32_t finish, const int32_t *ours, uint32_t n_ours,
+				   PlhRun *runs, uint32_t runs_room,
 				   PlhSecond *seconds, uint32_t seconds_room, PlhActivity *answer)
 {
 	memset(answer, 0, sizeof(*answer));
+	activity->n_ours = Min(n_ours, OURS_ROOM);
+	if (activity->n_ours > 0)
+		memcpy(activity->ours, ours, sizeof(int32_t) * activity->n_ours);
 	if (finish)
 		close_second();
 	if (runs_room < activity->n_runs || seconds_room < activity->n_seconds)

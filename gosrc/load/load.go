@@ -48,6 +48,7 @@ type Meter struct {
 	own     int64         // of these not counted: our own
 	lwlocks map[lwlockKey]contention
 	pages   map[pageKey]contention
+	lengths lengths
 	shown   shown // the last second handed out
 	failed  int64 // names that could not be had
 }
@@ -58,7 +59,8 @@ type shown struct{ clients, idle int64 }
 // New returns a meter that asks names for names.
 func New(names Namer) *Meter {
 	return &Meter{names: names, known: make(map[nameKey]string), sums: make(map[key]int64),
-		lwlocks: make(map[lwlockKey]contention), pages: make(map[pageKey]contention)}
+		lwlocks: make(map[lwlockKey]contention), pages: make(map[pageKey]contention),
+		lengths: lengths{sums: make(map[lengthKey]lengthSum)}}
 }
 
 // Add adds one run of the second that goes on.
@@ -68,6 +70,9 @@ func (m *Meter) Add(r *snapshot.Run) {
 		k.queryID = 0
 	}
 	m.sums[k] += r.TimeUs
+	if r.EndedUs > 0 && r.WaitEvent != 0 {
+		m.addLength(r)
+	}
 	if r.Flags&snapshot.RunLWLock != 0 {
 		m.addLWLock(r)
 	}
@@ -82,6 +87,7 @@ func (m *Meter) AddOwn(r *snapshot.Run) { m.own += r.TimeUs }
 // Close ends the second. It reports false when there is nothing to tell: nobody
 // was active, and as many sessions are there as in the last one that was told.
 func (m *Meter) Close(s *snapshot.Second) (history.Second, bool) {
+	m.rollMinute(s.Second)
 	own := m.own
 	m.own = 0
 	now := shown{clients: count(s.ClientsUs, s.SampledUs), idle: count(s.IdleInTransactionUs, s.SampledUs)}

@@ -50,10 +50,10 @@ static inline int32_t call_failures(PlhProbes *p, PlhFailure *f, uint32_t n, cha
 {
 	return p->failures(f, n, text, room, found);
 }
-static inline int32_t call_activity(PlhProbes *p, uint32_t finish, PlhRun *runs, uint32_t runs_room,
+static inline int32_t call_activity(PlhProbes *p, uint32_t finish, const int32_t *ours, uint32_t n_ours, PlhRun *runs, uint32_t runs_room,
 	PlhSecond *seconds, uint32_t seconds_room, PlhActivity *answer)
 {
-	return p->activity(finish, runs, runs_room, seconds, seconds_room, answer);
+	return p->activity(finish, ours, n_ours, runs, runs_room, seconds, seconds_room, answer);
 }
 static inline int32_t call_name(PlhProbes *p, uint32_t kind, uint32_t number, char *text, uint32_t room)
 {
@@ -442,7 +442,8 @@ func (t *Table) Activity(finish bool, a *sampler.Activity) error {
 	}
 	for {
 		runs, seconds := a.Runs[:cap(a.Runs)], a.Seconds[:cap(a.Seconds)]
-		rc := C.call_activity(t.c, now, (*C.PlhRun)(unsafe.Pointer(unsafe.SliceData(runs))), C.uint32_t(len(runs)),
+		rc := C.call_activity(t.c, now, (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(a.Ours))), C.uint32_t(len(a.Ours)),
+			(*C.PlhRun)(unsafe.Pointer(unsafe.SliceData(runs))), C.uint32_t(len(runs)),
 			(*C.PlhSecond)(unsafe.Pointer(unsafe.SliceData(seconds))), C.uint32_t(len(seconds)), &t.activity)
 		n, m := int(t.activity.n_runs), int(t.activity.n_seconds)
 		if rc == C.PLH_TOO_SMALL {

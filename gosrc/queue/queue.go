@@ -244,6 +244,9 @@ func size(b *history.Batch) int64 {
 			int64(cap(b.Seconds[i].LWLocks))*int64(unsafe.Sizeof(history.LWLock{})) +
 			int64(cap(b.Seconds[i].Pages))*int64(unsafe.Sizeof(history.Page{}))
 	}
+	for i := range b.Lengths {
+		total += int64(unsafe.Sizeof(b.Lengths[i])) + int64(cap(b.Lengths[i].Bars))*int64(unsafe.Sizeof(history.LengthBar{}))
+	}
 	total += int64(len(b.Short)) * int64(unsafe.Sizeof(history.ShortWait{}))
 	total += int64(len(b.Gaps)) * int64(unsafe.Sizeof(history.Gap{}))
 	total += int64(len(b.Health)) * int64(unsafe.Sizeof(history.Health{}))

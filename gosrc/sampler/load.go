@@ -43,6 +43,7 @@ func (s *Sampler) readLoad(final bool) {
 		return
 	}
 	l := &s.load
+	l.activity.Ours = s.o.Sink.Ours(l.activity.Ours[:0])
 	if err := s.o.Probes.Activity(final, &l.activity); err != nil {
 		s.errors++
 		s.o.Log.Add(report.Message{Level: report.Warning, Key: keyActivity, Text: "could not read what sessions do: " + err.Error(), Hint: hintProbeHasFailed})

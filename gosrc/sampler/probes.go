@@ -46,6 +46,7 @@ const (
 // Activity is what every process was doing since it was last asked for. The
 // slices belong to the caller and are made larger when something does not fit.
 type Activity struct {
+	Ours    []int32 // in: pids of our own sessions
 	Runs    []snapshot.Run
 	Seconds []snapshot.Second
 	Lost    int // rows that had no room

@@ -84,6 +84,8 @@ type Sink interface {
 	RewriteOpen() bool
 	// IsOurs reports whether a process of this server is a session of ours.
 	IsOurs(pid int32) bool
+	// Ours appends the pids of those that are, or were of late.
+	Ours(pids []int32) []int32
 	Configure(config.Config)
 	Poke()
 	// AskedForSlot reports whether a connection to this server waits to be told
@@ -341,7 +343,7 @@ func (s *Sampler) deadline() Monotonic {
 
 // pendingWork reports whether the next flush will have something to hand over.
 func (s *Sampler) pendingWork() bool {
-	return s.watchesWaits() || s.tracker.Pending() || s.tracker.Undecided() || len(s.gaps) > 0 || len(s.load.seconds) > 0
+	return s.watchesWaits() || s.tracker.Pending() || s.tracker.Undecided() || len(s.gaps) > 0 || len(s.load.seconds) > 0 || s.load.meter.HasLengths()
 }
 
 // watchesWaits reports whether somebody waits, as far as we look: while
@@ -604,7 +606,8 @@ func (s *Sampler) flush(asked, final bool) {
 	if asked {
 		s.health.close(w.Now, s.counters())
 	}
-	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(s.gaps) > 0 || len(s.load.seconds) > 0 || s.watchesWaits()
+	lengths := s.load.meter.TakeLengths(asked || final)
+	busy := asked || len(lengths) > 0 || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(s.gaps) > 0 || len(s.load.seconds) > 0 || s.watchesWaits()
 	var health []history.Health
 	if s.health.due(w.Now, busy) {
 		health = s.health.take()
@@ -625,6 +628,7 @@ func (s *Sampler) flush(asked, final bool) {
 		Short:      d.Short,
 		Deadlocks:  d.Deadlocks,
 		Seconds:    s.load.seconds,
+		Lengths:    lengths,
 		Gaps:       s.gaps,
 		Health:     health,
 		Ticket:     s.ticket,

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -183,6 +184,9 @@ func (s *server) Sessions(refs []Ref, textEach int, each func(int, *RawSession))
 }
 
 func (s *server) Activity(finish bool, a *Activity) error {
+	if !slices.Equal(a.Ours, []int32{ourPid}) {
+		s.t.Errorf("our sessions are told as %v", a.Ours)
+	}
 	a.Runs, a.Seconds, a.Lost = append(a.Runs[:0], s.runs...), append(a.Seconds[:0], s.seconds...), 0
 	s.runs, s.seconds = nil, nil
 	return nil
@@ -320,6 +324,7 @@ func (r *recorder) TellSlot(spare bool) {
 }
 func (r *recorder) WantTag(t lockmgr.Tag)         { r.tags = append(r.tags, t) }
 func (r *recorder) WantSession(*snapshot.Session) {}
+func (r *recorder) Ours(pids []int32) []int32     { return append(pids, ourPid) }
 func (r *recorder) WantFile(f snapshot.File)      { r.files = append(r.files, f) }
 func (r *recorder) closedEpisodes() (all []history.Episode) {
 	for _, b := range r.batches {

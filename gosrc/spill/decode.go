@@ -203,7 +203,7 @@ const (
 	leastText    = 1
 	leastSession = 19
 	leastRun     = 2
-	leastBatch   = 13
+	leastBatch   = 14
 	leastEpisode = 8 + 24
 	leastEdge    = 5
 	leastShort   = 8 + 13
@@ -213,6 +213,8 @@ const (
 	leastSecond     = 2 + 4 + 3
 	leastLoad       = 8
 	leastContention = 6
+	leastLengths    = 2
+	leastBar        = 5
 	leastLWLock     = 3 + leastContention
 	leastPage       = 8 + leastContention
 
@@ -280,6 +282,12 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 			}
 			p.Fork, p.Mode = d.int32(), snapshot.LWLockMode(d.int32())
 			d.contention(&p.Contention)
+		})
+	})
+	b.Lengths = list(d, leastLengths, func(l *history.WaitLengths) {
+		l.Minute = d.time(b.CompleteTo)
+		l.Bars = list(d, leastBar, func(b *history.LengthBar) {
+			b.EventType, b.Event, b.Bucket, b.Waits, b.Time = d.text(), d.text(), d.int32(), d.int(), time.Duration(d.int())
 		})
 	})
 	b.Gaps = list(d, leastGap, func(g *history.Gap) {

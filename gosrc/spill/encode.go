@@ -239,6 +239,10 @@ func (e *encoder) batch(b *history.Batch, from snapshot.Micros) {
 	for i := range b.Seconds {
 		e.second(&b.Seconds[i], b.CompleteTo)
 	}
+	e.uint(uint64(len(b.Lengths)))
+	for i := range b.Lengths {
+		e.lengths(&b.Lengths[i], b.CompleteTo)
+	}
 	e.uint(uint64(len(b.Gaps)))
 	for i := range b.Gaps {
 		e.gap(&b.Gaps[i], b.CompleteTo)
@@ -354,6 +358,19 @@ func (e *encoder) second(s *history.Second, base snapshot.Micros) {
 		e.int(int64(p.Fork))
 		e.int(int64(p.Mode))
 		e.contention(&p.Contention)
+	}
+}
+
+func (e *encoder) lengths(l *history.WaitLengths, base snapshot.Micros) {
+	e.time(l.Minute, base)
+	e.uint(uint64(len(l.Bars)))
+	for i := range l.Bars {
+		b := &l.Bars[i]
+		e.text(b.EventType)
+		e.text(b.Event)
+		e.int(int64(b.Bucket))
+		e.int(b.Waits)
+		e.int(int64(b.Time))
 	}
 }
 

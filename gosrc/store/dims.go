@@ -43,6 +43,7 @@ const (
 	lwlockDim dimKind = 2
 	pageDim   dimKind = 3
 	queryDim  dimKind = 4
+	eventDim  dimKind = 5
 )
 
 // dimensions are the dictionary of a segment, as far as it is ours: numbers of

@@ -48,6 +48,8 @@ func columnsOf(leaf string) []string {
 		return []string{"seg", "node_id", "run", "at", "sampled_ms", "dims", "wait_ms", "waits", "waiters_max", "held_exclusive", "shared_holders"}
 	case "page":
 		return []string{"seg", "node_id", "run", "at", "sampled_ms", "dims", "blocks", "wait_ms", "waits", "waiters_max", "held_exclusive", "shared_holders"}
+	case "wait_length":
+		return []string{"seg", "node_id", "run", "at", "dims", "buckets", "waits", "total_ms"}
 	case "gap":
 		return []string{"seg", "node_id", "run", "began", "ended", "reason", "lost", "detail"}
 	default: // health_minute
@@ -110,6 +112,9 @@ func newRows(h *hand, s *session, names *Names, c *config.Config, dims *dimensio
 			r.second(&b.Seconds[j])
 			r.lwlocks(&b.Seconds[j])
 			r.pages(&b.Seconds[j])
+		}
+		for j := range b.Lengths {
+			r.lengths(&b.Lengths[j])
 		}
 		for j := range b.Health {
 			r.health(&b.Health[j])
@@ -361,6 +366,18 @@ func known(v float64, ok bool) *float32 {
 	}
 	f := float32(v)
 	return &f
+}
+
+// lengths is the row of a minute, an element for each bar.
+func (r *rowSet) lengths(l *history.WaitLengths) {
+	n := len(l.Bars)
+	dims, waits, buckets, total := make([]int32, n), make([]int32, n), make([]int16, n), make([]float32, n)
+	for i := range l.Bars {
+		b := &l.Bars[i]
+		dims[i] = r.dims.id(dimension{kind: eventDim, eventType: b.EventType, event: b.Event})
+		buckets[i], waits[i], total[i] = int16(b.Bucket), int32(min(b.Waits, math.MaxInt32)), float32(ms(b.Time))
+	}
+	r.add("wait_length", nil, r.nodeID, r.run, l.Minute.Time(), dims, buckets, waits, total)
 }
 
 func millis(d time.Duration) int32 { return int32(d.Round(time.Millisecond) / time.Millisecond) }

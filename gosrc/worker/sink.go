@@ -78,11 +78,12 @@ func (s *sink) limit() queue.Limit {
 	return l
 }
 
-func (s *sink) Push(b *history.Batch) { s.queue.Push(b) }
-func (s *sink) Queued() int64         { return s.queue.Bytes() }
-func (s *sink) RewriteOpen() bool     { return s.store.RewriteOpen() }
-func (s *sink) IsOurs(pid int32) bool { return s.store.IsOurs(pid) }
-func (s *sink) Poke()                 { s.store.Poke() }
+func (s *sink) Push(b *history.Batch)     { s.queue.Push(b) }
+func (s *sink) Queued() int64             { return s.queue.Bytes() }
+func (s *sink) RewriteOpen() bool         { return s.store.RewriteOpen() }
+func (s *sink) IsOurs(pid int32) bool     { return s.store.IsOurs(pid) }
+func (s *sink) Ours(pids []int32) []int32 { return s.store.Ours(pids) }
+func (s *sink) Poke()                     { s.store.Poke() }
 
 func (s *sink) Close() {
 	s.closing = true

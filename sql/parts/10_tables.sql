@@ -185,7 +185,7 @@ CREATE TABLE lock_history.dim (
     seg             smallint NOT NULL,
     node_id         integer NOT NULL,
     dim_id          integer NOT NULL,
-    kind            smallint NOT NULL,   -- 1 load, 2 LWLock, 3 page, 4 statement
+    kind            smallint NOT NULL,   -- 1 load, 2 LWLock, 3 page, 4 statement, 5 wait event
     wait_event_type text,                -- CPU: it did not wait
     wait_event      text,
     lwlock_mode     text,
@@ -251,6 +251,19 @@ CREATE TABLE lock_history.page (
     shared_holders real[] NOT NULL
 ) PARTITION BY LIST (seg);
 
+-- How long the waits were that ended in one minute (several rows of a minute add
+-- up); none where none did.  All arrays run in parallel.
+CREATE TABLE lock_history.wait_length (
+    seg      smallint NOT NULL,
+    node_id  integer NOT NULL,
+    run      bigint NOT NULL,
+    at       timestamptz NOT NULL,       -- begin of the minute
+    dims     integer[] NOT NULL,
+    buckets  smallint[] NOT NULL,        -- 0: below 1 ms; n: from 2^(n-1) ms on, below 2^n ms
+    waits    integer[] NOT NULL,
+    total_ms real[] NOT NULL
+) PARTITION BY LIST (seg);
+
 -- Times about which the history is silent.
 CREATE TABLE lock_history.gap (
     seg     smallint NOT NULL,
@@ -295,7 +308,7 @@ DECLARE
     parent text;
     s      integer;
 BEGIN
-    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'deadlock', 'dim', 'second', 'lwlock', 'page', 'gap', 'health_minute'] LOOP
+    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'deadlock', 'dim', 'second', 'lwlock', 'page', 'wait_length', 'gap', 'health_minute'] LOOP
         FOR s IN 0..7 LOOP
             EXECUTE pg_catalog.format(
                 'CREATE TABLE lock_history.%I PARTITION OF lock_history.%I FOR VALUES IN (%s)
@@ -321,6 +334,7 @@ CREATE INDEX ON lock_history.short_wait (at);
 CREATE INDEX ON lock_history.second (at);
 CREATE INDEX ON lock_history.lwlock (at);
 CREATE INDEX ON lock_history.page (at);
+CREATE INDEX ON lock_history.wait_length (at);
 
 -- Columns are described where they are defined, above: tables are read by
 -- the views only.
@@ -337,5 +351,6 @@ COMMENT ON TABLE lock_history.dim IS 'internal: what seconds are told apart by';
 COMMENT ON TABLE lock_history.second IS 'internal: load by second';
 COMMENT ON TABLE lock_history.lwlock IS 'internal: waits for LWLocks by second';
 COMMENT ON TABLE lock_history.page IS 'internal: waits for pages by second';
+COMMENT ON TABLE lock_history.wait_length IS 'internal: lengths of waits by minute';
 COMMENT ON TABLE lock_history.gap IS 'internal: times not watched';
 COMMENT ON TABLE lock_history.health_minute IS 'internal: cost of watching by minute';

@@ -208,6 +208,12 @@ BEGIN
     FROM lock_history.page AS p
     WHERE p.seg < 8 AND p.node_id = source.node_id AND p.at > keep.since - interval '1 s' AND p.at <= keep.until;
 
+    INSERT INTO lock_history.kept_wait_length (seg, node_id, run, at, dims, buckets, waits, total_ms)
+    SELECT 8, -new_id, w.run, w.at, ARRAY(SELECT -(w.seg * 16777216 + d.id) FROM pg_catalog.unnest(w.dims) WITH ORDINALITY AS d(id, n) ORDER BY d.n),
+           w.buckets, w.waits, w.total_ms
+    FROM lock_history.wait_length AS w
+    WHERE w.seg < 8 AND w.node_id = source.node_id AND w.at > keep.since - interval '1 min' AND w.at <= keep.until;
+
     INSERT INTO lock_history.kept_dim (
         seg, node_id, dim_id, kind, wait_event_type, wait_event, lwlock_mode, backend_type, datid, datname, usesysid, usename, query_id,
         instance, relation, object, fork, object_kind)
@@ -217,7 +223,9 @@ BEGIN
     WHERE d.seg < 8 AND d.node_id = source.node_id
       AND -(d.seg * 16777216 + d.dim_id) IN (SELECT pg_catalog.unnest(l.dims) FROM lock_history.kept_lwlock AS l WHERE l.node_id = -new_id
                                                 UNION ALL
-                                                SELECT pg_catalog.unnest(p.dims) FROM lock_history.kept_page AS p WHERE p.node_id = -new_id);
+                                                SELECT pg_catalog.unnest(p.dims) FROM lock_history.kept_page AS p WHERE p.node_id = -new_id
+                                                UNION ALL
+                                                SELECT pg_catalog.unnest(w.dims) FROM lock_history.kept_wait_length AS w WHERE w.node_id = -new_id);
 
     IF waits = 0 AND short_waits = 0 AND NOT EXISTS (SELECT FROM lock_history.kept_lwlock AS l WHERE l.node_id = -new_id)
        AND NOT EXISTS (SELECT FROM lock_history.kept_page AS p WHERE p.node_id = -new_id)
@@ -257,6 +265,8 @@ BEGIN
           SELECT pg_catalog.pg_column_size(w) FROM lock_history.kept_lwlock AS w WHERE w.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(p) FROM lock_history.kept_page AS p WHERE p.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(l) FROM lock_history.kept_wait_length AS l WHERE l.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(m) FROM lock_history.kept_dim AS m WHERE m.node_id = -new_id
           UNION ALL
@@ -322,6 +332,7 @@ BEGIN
     DELETE FROM lock_history.kept_deadlock AS d WHERE d.node_id = -old_id;
     DELETE FROM lock_history.kept_lwlock AS w WHERE w.node_id = -old_id;
     DELETE FROM lock_history.kept_page AS p WHERE p.node_id = -old_id;
+    DELETE FROM lock_history.kept_wait_length AS l WHERE l.node_id = -old_id;
     DELETE FROM lock_history.kept_dim AS m WHERE m.node_id = -old_id;
     DELETE FROM lock_history.kept_gap AS g WHERE g.node_id = -old_id;
     DELETE FROM lock_history.kept_health_minute AS h WHERE h.node_id = -old_id;

@@ -41,7 +41,8 @@ FROM (VALUES
     (12, 'deadlocks', 'SELECT * FROM lock_history.deadlocks'),
     (20, 'lwlocks', 'SELECT * FROM lock_history.lwlocks'),
     (21, 'lwlock_profile', 'SELECT * FROM lock_history.lwlock_profile()'),
-    (22, 'hot_pages', 'SELECT * FROM lock_history.hot_pages')
+    (22, 'hot_pages', 'SELECT * FROM lock_history.hot_pages'),
+    (23, 'wait_histogram', 'SELECT * FROM lock_history.wait_histogram')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
@@ -62,7 +63,8 @@ FROM (VALUES
     (9, 'worst_moments', 'SELECT * FROM lock_history.worst_moments()'),
     (10, 'deadlocks', 'SELECT * FROM lock_history.deadlocks'),
     (20, 'lwlocks', 'SELECT * FROM lock_history.lwlocks'),
-    (22, 'hot_pages', 'SELECT * FROM lock_history.hot_pages')
+    (22, 'hot_pages', 'SELECT * FROM lock_history.hot_pages'),
+    (23, 'wait_histogram', 'SELECT * FROM lock_history.wait_histogram')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;

@@ -107,6 +107,14 @@ for my $case (
 }
 is($node->safe_psql('postgres', 'SELECT count(*) FROM lock_history.waits'), '0', 'no heavyweight wait was made of it');
 
+# How long they were. What began between the two samples before it was held is
+# 10 ms more or less.
+$s{a}->run('SELECT pg_sleep(0.3)');
+next_second();
+is(LockHistory::history($node, q{SELECT wait_event_type, wait_event, lower_ms, upper_ms, waits, round(total_ms / waits / 100)
+	FROM lock_history.wait_histogram WHERE wait_event IN ('XidGen', 'plh_hold', 'PgSleep') AND lower_ms > 128 ORDER BY 2}),
+	"Timeout|PgSleep|256|512|1|3\nLWLock|XidGen|512|1024|1|8\nLWLock|plh_hold|512|1024|2|8", 'lengths of waits');
+
 # A load of many clients: the second's LWLock part of load, by event and mode.
 my $since = next_second();
 $node->command_ok([ 'pgbench', '-n', '-i', '-q', '-s', '1', 'postgres' ], 'pgbench -i');
