@@ -6,7 +6,7 @@
  * has it pinned, tells no more than that.  As with other LWLocks the queues say
  * the rest (probe_lwlocks.c), only that there are as many as buffers: 131 072
  * for each GB.  So pages that were waited for a moment ago are looked at first,
- * and what is left is searched for only while somebody stands in a queue, in
+ * then those near the last one that was found, and what is left is searched for only while somebody stands in a queue, in
  * pieces, each tick going on where the one before has stopped, until all are
  * found or the budget (hot_page_budget) is used up.  Who is not found, counts
  * as such.
@@ -47,6 +47,7 @@ typedef struct Search
 	int			hot[HOT_PAGES]; /* buffers, the last found first */
 	int			n_hot;
 	int			next;			/* buffer to go on with */
+	int			newest;			/* the last that was found by searching */
 	double		credit_ns;		/* what the budget allows now */
 	int64		credited_ns;	/* monotonic time up to which it was given, 0: never */
 } Search;
@@ -181,31 +182,51 @@ give_credit(int64 now_ns)
 	search->credited_ns = now_ns;
 }
 
+/* Looks through one piece; returns how many of left are still to be found. */
+static uint32
+look_through(PlhWaiters *waiters, int from, uint32 left, bool pins)
+{
+	int			end = Min(from + PIECE, NBuffers);
+	int			number;
+
+	for (number = from; number < end && left > 0; number++)
+	{
+		uint32		placed = look_at_buffer(waiters, number, pins);
+
+		if (placed > 0)
+		{
+			remember(number);
+			search->newest = number;
+			left -= Min(placed, left);
+		}
+	}
+	return left;
+}
+
+/*
+ * A hot spot that moves, such as the end of an index, goes to a page that was
+ * just read or made; buffers are given out in ascending order, so that it is
+ * behind the one that was found last.  Then all the others, in turn.
+ */
 static void
 search_on(PlhWaiters *waiters, uint32 left, bool pins)
 {
 	int64		began = plh_monotonic_ns();
 	int64		spent = 0;
-	int			looked = 0;
+	int			pieces = 0;
 
 	give_credit(began);
-	while (left > 0 && looked < NBuffers && spent < MAX_SEARCH_NS && spent < search->credit_ns)
+	if (search->credit_ns > 0)
 	{
-		int			end;
-
+		left = look_through(waiters, search->newest, left, pins);
+		spent = plh_monotonic_ns() - began;
+	}
+	while (left > 0 && pieces++ <= NBuffers / PIECE && spent < MAX_SEARCH_NS && spent < search->credit_ns)
+	{
+		left = look_through(waiters, search->next, left, pins);
+		search->next += PIECE;
 		if (search->next >= NBuffers)
 			search->next = 0;
-		end = Min(search->next + PIECE, NBuffers);
-		for (; search->next < end && left > 0; search->next++, looked++)
-		{
-			uint32		placed = look_at_buffer(waiters, search->next, pins);
-
-			if (placed > 0)
-			{
-				remember(search->next);
-				left -= Min(placed, left);
-			}
-		}
 		spent = plh_monotonic_ns() - began;
 	}
 	search->credit_ns -= spent;
