@@ -33,6 +33,9 @@ SQL_PARTS = \
 	sql/parts/48_blocker_statements.sql \
 	sql/parts/49_fast_path.sql \
 	sql/parts/49_anomalies.sql \
+	sql/parts/48_lwlocks.sql \
+	sql/parts/49_hot_pages.sql \
+	sql/parts/49_wait_histogram.sql \
 	sql/parts/50_forest.sql \
 	sql/parts/51_blocking_tree_at.sql \
 	sql/parts/52_worst_moments.sql \
@@ -175,7 +178,7 @@ FUZZ_TIME ?= 20s
 fuzz:
 	@test/tools/fuzz.sh $(FUZZ_TIME)
 bench: deps
-	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(or $(filter reading callbacks,$(CASE)),run).sh
+	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(or $(filter reading callbacks lwlocks,$(CASE)),run).sh
 
 # ---- style ----
 
@@ -213,6 +216,7 @@ help:
 	@echo 'make bench          what watching costs, measured'
 	@echo '                    make bench CASE=reading: what reading a full ring costs'
 	@echo '                    make bench CASE=callbacks: what noting failed waits costs sessions'
+	@echo '                    make bench CASE=lwlocks: what finding out about LWLocks and pages costs'
 	@echo 'make lint           gofmt, go vet, C warnings as errors, check-docs'
 	@echo 'make check-docs     settings and columns against doc/'
 	@echo 'make fmt            gofmt -w'

@@ -15,11 +15,14 @@
 #include "miscadmin.h"
 #include "postmaster/postmaster.h"
 #include "storage/latch.h"
+#include "storage/buf_internals.h"
 #include "storage/lock.h"
 #include "storage/proc.h"
 #include "utils/backend_status.h"
 #include "utils/memutils.h"
 #include "utils/wait_event.h"
+
+#include "probe.h"
 #if PG_VERSION_NUM >= 160000
 #include "nodes/queryjumble.h"
 #else
@@ -118,6 +121,42 @@ plh_lxid(const PGPROC *proc)
 #define PLH_EARLY_DEADLOCK_IS_WAIT false
 #else
 #define PLH_EARLY_DEADLOCK_IS_WAIT true
+#endif
+
+/*
+ * The state word of an LWLock; its bits are private to lwlock.c.  Holders in
+ * shared mode are counted in the low bits.
+ */
+#if PG_VERSION_NUM >= 180000
+#define PLH_LW_EXCLUSIVE_HOLDER ((uint32) 1 << 18)
+#else
+#define PLH_LW_EXCLUSIVE_HOLDER ((uint32) 1 << 24)
+#endif
+#define PLH_LW_SHARED_HOLDERS (PLH_LW_EXCLUSIVE_HOLDER - 1)
+
+static inline void
+plh_copy_page_tag(const BufferDesc *buffer, PlhTarget *target)
+{
+	const volatile BufferTag *tag = &buffer->tag;
+
+#if PG_VERSION_NUM >= 160000
+	target->tablespace = tag->spcOid;
+	target->database = tag->dbOid;
+	target->relfile = tag->relNumber;
+#else
+	target->tablespace = tag->rnode.spcNode;
+	target->database = tag->rnode.dbNode;
+	target->relfile = tag->rnode.relNode;
+#endif
+	target->fork = tag->forkNum;
+	target->block = tag->blockNum;
+}
+
+/* The wait class of a process that waits until a page is pinned by nobody else. */
+#if PG_VERSION_NUM >= 170000
+#define PLH_WAIT_BUFFER_PIN PG_WAIT_BUFFERPIN
+#else
+#define PLH_WAIT_BUFFER_PIN PG_WAIT_BUFFER_PIN
 #endif
 
 /*

@@ -20,6 +20,7 @@ bool		plh_enable_query_id = true;
 char	   *plh_database;
 char	   *plh_conninfo;
 int			plh_shared_memory = 4;
+double		plh_hot_page_budget = 1.0;
 
 static bool enabled = true;
 static bool track_locks = true;
@@ -38,7 +39,6 @@ static int	min_duration = 100;
 static int	max_rows_per_second = 1000;
 static int	query_text;
 static int	query_length = 1024;
-static double hot_page_budget = 1.0;
 static double anomaly_band = 3.0;
 static int	memory_limit = 64;
 static bool allow_published = false;
@@ -150,12 +150,12 @@ plh_define_settings(void)
 							 NULL,
 							 &track_load, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pg_lock_history.track_lwlocks",
-							 "Reserved for the sampling of LWLock waits; has no effect in this version.",
-							 NULL,
+							 "Samples which LWLock sessions wait for, and what stands ahead of them.",
+							 "With pg_lock_history.track_load only.",
 							 &track_lwlocks, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 	DefineCustomBoolVariable("pg_lock_history.track_pages",
-							 "Reserved for finding contended pages; has no effect in this version.",
-							 NULL,
+							 "Finds out which page sessions wait for.",
+							 "With pg_lock_history.track_load only.",
 							 &track_pages, true, PGC_SIGHUP, 0, NULL, NULL, NULL);
 
 	DefineCustomStringVariable("pg_lock_history.database",
@@ -231,9 +231,9 @@ plh_define_settings(void)
 							&query_length, 1024, 64, 1024 * 1024, PGC_SIGHUP, GUC_UNIT_BYTE,
 							NULL, NULL, NULL);
 	DefineCustomRealVariable("pg_lock_history.hot_page_budget",
-							 "Reserved for the time budget of finding contended pages, in percent of one core; has no effect in this version.",
-							 NULL,
-							 &hot_page_budget, 1.0, 0.0, 100.0, PGC_SIGHUP, 0,
+							 "Time that may be spent on the search for pages that sessions wait for, in percent of one core.",
+							 "What the budget does not reach is shown as not found in lock_history.hot_pages.",
+							 &plh_hot_page_budget, 1.0, 0.0, 100.0, PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
 	DefineCustomRealVariable("pg_lock_history.anomaly_band",
 							 "Width of the band of usual load, in spreads; 0 looks for no anomalies.",
@@ -289,6 +289,8 @@ plh_append_settings(StringInfo out)
 	plh_json_bool(out, "enabled", enabled);
 	plh_json_bool(out, "track_locks", track_locks);
 	plh_json_bool(out, "track_load", track_load);
+	plh_json_bool(out, "track_lwlocks", track_lwlocks);
+	plh_json_bool(out, "track_pages", track_pages);
 	plh_json_string(out, "database", plh_database);
 	plh_json_string(out, "conninfo", plh_conninfo);
 	plh_json_string(out, "local_conninfo", local_conninfo);

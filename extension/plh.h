@@ -26,6 +26,7 @@ extern bool plh_enable_query_id;
 extern char *plh_database;
 extern char *plh_conninfo;
 extern int	plh_shared_memory;
+extern double plh_hot_page_budget;
 
 extern void plh_define_settings(void);
 extern bool plh_log_level_allows(int32 level);
@@ -271,7 +272,7 @@ plh_is_alive(const PGPROC *proc, int pid)
 }
 
 /* probe_activity.c, called by the wait probe. */
-extern bool plh_note_activity(int64 now, int64 now_ns, int64 period_ns);
+extern bool plh_note_activity(int64 now, int64 now_ns, int64 period_ns, uint32 track);
 extern void plh_forget_activity(void);
 
 extern void plh_prepare_statement_probe(void);
@@ -282,6 +283,41 @@ extern void plh_look_at_statements(int64 at, int64 now_ns);
 extern void plh_note_fastpath(PlhWake *wake, int64 period_ns);
 extern void plh_forget_fastpath(void);
 extern void plh_count_partitions(uint32 taken);
+/* A process that waits for an LWLock or a page at the tick that goes on. */
+typedef struct PlhWaiter
+{
+	uint32		slot;
+	int			pid;
+	uint32		event;
+	uint32		lxid;
+	int32		mode;			/* PlhLWLockMode, -1 when it waits for a pin */
+	uint32		flags;			/* PLH_RUN_*: what is looked for */
+
+	/* What is found. */
+	PlhTarget	target;
+	bool		ahead_known;
+	bool		exclusive;		/* held exclusively */
+	uint32		shared;			/* held shared, so often */
+	uint32		together;		/* waiters for the same in the same mode */
+} PlhWaiter;
+
+/* Waiters of one tick; place finds one by its slot. */
+typedef struct PlhWaiters
+{
+	PlhWaiter  *all;
+	uint32		n;
+	uint32	   *place;			/* index in all + 1, by slot; 0: does not wait */
+} PlhWaiters;
+
+/* probe_lwlocks.c, called at each tick with a waiter by probe_activity.c. */
+extern void plh_prepare_lwlocks(void);
+extern void plh_find_lwlocks(PlhWaiters *waiters);
+extern uint32 plh_place_queue(PlhWaiters *waiters, const LWLock *lock, uint32 event, const PlhTarget *target);
+
+/* probe_buffers.c, the same. */
+extern void plh_prepare_pages(void);
+extern bool plh_waits_for_page(uint32 event);
+extern void plh_find_pages(PlhWaiters *waiters);
 
 extern int	plh_wake_fd(void);
 
@@ -305,7 +341,8 @@ extern int32_t plh_probe_publish(const PlhStatus *status);
 extern int32_t plh_probe_flushed(uint64_t ticket);
 extern int32_t plh_probe_failures(PlhFailure *failures, uint32_t room,
 								  char *text, uint32_t text_room, uint32_t *n_failures);
-extern int32_t plh_probe_activity(uint32_t finish, PlhRun *runs, uint32_t runs_room,
+extern int32_t plh_probe_activity(uint32_t finish, const int32_t *ours, uint32_t n_ours,
+								  PlhRun *runs, uint32_t runs_room,
 								  PlhSecond *seconds, uint32_t seconds_room, PlhActivity *answer);
 extern int32_t plh_probe_name(uint32_t kind, uint32_t number, char *text, uint32_t room);
 extern int32_t plh_probe_statements(PlhTransaction *transaction, PlhStatement *statements, uint32_t room,

@@ -68,6 +68,8 @@ typedef struct PlhWait
 /* What the wait probe looks at; several may be set. */
 #define PLH_TRACK_LOCKS		0x01	/* who waits for a heavyweight lock; else none is found */
 #define PLH_TRACK_LOAD		0x02	/* what every process is doing, see activity() */
+#define PLH_TRACK_LWLOCKS	0x04	/* and which LWLock it waits for; with PLH_TRACK_LOAD */
+#define PLH_TRACK_PAGES		0x08	/* and which page; with PLH_TRACK_LOAD */
 
 /*
  * Histogram of nanoseconds: bucket i counts values v with i = 4*log2(v) in
@@ -303,6 +305,45 @@ typedef struct PlhFailure
 #define PLH_TYPE_UNKNOWN		(-1)	/* it has not introduced itself yet */
 #define PLH_TYPE_PARALLEL_WORKER 1000
 
+/* Which of the locks of a tranche, or which page, a process waited for. */
+typedef enum PlhTargetKind
+{
+	PLH_TARGET_NONE = 0,		/* not looked for */
+	PLH_TARGET_UNKNOWN = 1,		/* looked for, and not found */
+	PLH_TARGET_SINGLE = 2,		/* the only lock of its tranche */
+	PLH_TARGET_PARTITION = 3,	/* number: which partition, from 0 */
+	PLH_TARGET_MEMBER = 4,		/* number: which of the locks that an extension asked for, from 0 */
+	PLH_TARGET_PROCESS = 5,		/* number: pid whose fast-path lock it is */
+	PLH_TARGET_PAGE = 6			/* the page that the rest tells; number: PlhPageRole */
+} PlhTargetKind;
+
+/* What a page says that it is; holds for pages of btree indexes only. */
+typedef enum PlhPageRole
+{
+	PLH_ROLE_NONE = 0,			/* nothing, or it is no such page */
+	PLH_ROLE_META = 1,
+	PLH_ROLE_ROOT = 2,
+	PLH_ROLE_INNER = 3,
+	PLH_ROLE_LEAF = 4,			/* that has a right neighbour */
+	PLH_ROLE_RIGHTMOST_LEAF = 5,
+	PLH_ROLE_ONLY_LEAF = 6		/* and root */
+} PlhPageRole;
+
+/* All that does not apply is 0, so that equal ones have equal bytes. */
+typedef struct PlhTarget
+{
+	int32_t		kind;			/* PlhTargetKind */
+	uint32_t	number;
+	uint32_t	tablespace;
+	uint32_t	database;		/* 0: shared */
+	uint32_t	relfile;		/* number of its file, not its OID */
+	int32_t		fork;
+	uint32_t	block;
+} PlhTarget;
+
+#define PLH_RUN_LWLOCK		0x01	/* counts among LWLock waits */
+#define PLH_RUN_PAGE		0x02	/* counts among waits for pages */
+
 /* A process that was active, and did the same all the time. */
 typedef struct PlhRun
 {
@@ -317,7 +358,14 @@ typedef struct PlhRun
 	int32_t		backend_type;
 	uint32_t	database;
 	uint32_t	role;
-	uint32_t	unused;
+	uint32_t	flags;			/* PLH_RUN_* */
+
+	/* What it waited for, with flags set. */
+	int64_t		ahead_us;		/* of time_us, when it was seen what stood ahead */
+	int64_t		exclusive_us;	/* of these, a process that held it exclusively */
+	int64_t		shared_us;		/* the number of those that held it shared, times their time */
+	PlhTarget	target;
+	uint32_t	waiters_max;	/* at one tick, for the same in the same mode, with this one */
 } PlhRun;
 
 typedef enum PlhLWLockMode
@@ -534,9 +582,11 @@ typedef struct PlhProbes
 	 * Hands over what was noted since the last call: the runs of complete
 	 * seconds and, when room became short, of the one that goes on.  finish:
 	 * that one counts as complete, too.  PLH_TOO_SMALL leaves all in place and
-	 * says what is needed.
+	 * says what is needed.  ours: pids of our own sessions from now on; they
+	 * have runs, but do not count in waiters_max.
 	 */
-	int32_t		(*activity) (uint32_t finish, PlhRun *runs, uint32_t runs_room,
+	int32_t		(*activity) (uint32_t finish, const int32_t *ours, uint32_t n_ours,
+							 PlhRun *runs, uint32_t runs_room,
 							 PlhSecond *seconds, uint32_t seconds_room,
 							 PlhActivity *answer);
 

@@ -16,6 +16,12 @@
  * identifier) of a process that is active, when it begins to do something else
  * and at every tenth tick after that; and one word (state) of a process that
  * waits for its client within a transaction, once.
+ *
+ * Those that wait for an LWLock or a page are set aside until all have been
+ * looked at: which it is, is found for all of them together
+ * (probe_lwlocks.c, probe_buffers.c).  What was found belongs to the run; while it is not
+ * found any more (the process has been woken, and has no CPU yet), the run goes
+ * on with what it was.
  */
 #include "plh.h"
 
@@ -37,6 +43,9 @@
 
 /* Seconds that may lie between two calls of activity(); Go comes in each. */
 #define SECONDS_ROOM 64
+
+/* Sessions of our own that are told apart; there are three at most at one time. */
+#define OURS_ROOM 16
 
 typedef enum Doing
 {
@@ -63,6 +72,14 @@ typedef struct Slot
 	int64		time_us;		/* in this second */
 	int64		length_us;		/* in all */
 	uint32		ticks;
+
+	/* With flags set: what it waits for, and what stood ahead in this second. */
+	uint32		flags;			/* PLH_RUN_* */
+	PlhTarget	target;
+	int64		ahead_us;
+	int64		exclusive_us;
+	int64		shared_us;
+	uint32		waiters_max;
 } Slot;
 
 /* What has to be known of a slot when nothing happens there: all of them fit into the nearest cache. */
@@ -78,6 +95,10 @@ typedef struct Activity
 	Slot	   *slots;			/* one for each process there can be */
 	Glance	   *glances;		/* the same */
 	uint32		ticks;
+	PlhWaiters	waiters;		/* of the tick that goes on; room for as many */
+	uint32	   *order;			/* to group them */
+	int32_t		ours[OURS_ROOM];	/* pids of sessions of ours */
+	uint32		n_ours;
 
 	PlhRun	   *runs;			/* rows not yet fetched */
 	uint32		runs_room;
@@ -104,6 +125,20 @@ plh_prepare_activity_probe(void)
 	/* A tick ends one run of each process at most, and a second another one. */
 	activity->runs_room = 4 * PLH_MAX_PROCESSES() + 1024;
 	activity->runs = MemoryContextAlloc(TopMemoryContext, sizeof(PlhRun) * activity->runs_room);
+
+	activity->waiters.all = MemoryContextAlloc(TopMemoryContext, sizeof(PlhWaiter) * PLH_MAX_PROCESSES());
+	activity->waiters.place = MemoryContextAllocZero(TopMemoryContext, sizeof(uint32) * PLH_MAX_PROCESSES());
+	activity->order = MemoryContextAlloc(TopMemoryContext, sizeof(uint32) * PLH_MAX_PROCESSES());
+	plh_prepare_lwlocks();
+	plh_prepare_pages();
+}
+
+/* Its part in the second that goes on is put down, or nobody's. */
+static void
+forget_part(Slot *slot)
+{
+	slot->time_us = slot->ahead_us = slot->exclusive_us = slot->shared_us = 0;
+	slot->waiters_max = 0;
 }
 
 /* Writes down what a process did in this second; ended when it does not go on. */
@@ -114,13 +149,13 @@ put_down(Slot *slot, uint32 number, bool ended)
 
 	if (slot->doing != ACTIVE || slot->time_us == 0)
 	{
-		slot->time_us = 0;
+		forget_part(slot);
 		return;
 	}
 	if (activity->n_runs >= activity->runs_room)
 	{
 		activity->lost++;
-		slot->time_us = 0;
+		forget_part(slot);
 		return;
 	}
 	run = &activity->runs[activity->n_runs++];
@@ -135,8 +170,13 @@ put_down(Slot *slot, uint32 number, bool ended)
 	run->backend_type = slot->backend_type;
 	run->database = slot->database;
 	run->role = slot->role;
-	run->unused = 0;
-	slot->time_us = 0;
+	run->flags = slot->flags;
+	run->ahead_us = slot->ahead_us;
+	run->exclusive_us = slot->exclusive_us;
+	run->shared_us = slot->shared_us;
+	run->target = slot->target;
+	run->waiters_max = slot->waiters_max;
+	forget_part(slot);
 }
 
 static void
@@ -164,6 +204,8 @@ end_run(Slot *slot, uint32 number)
 	slot->length_us = 0;
 	slot->ticks = 0;
 	slot->query_id = 0;
+	slot->flags = 0;
+	memset(&slot->target, 0, sizeof(slot->target));
 }
 
 /* A process not seen before is in the slot. */
@@ -216,40 +258,41 @@ doing_of_client_read(const Slot *slot, uint32 lxid, PgBackendStatus *entry)
 	return state == STATE_RUNNING || state == STATE_FASTPATH ? ACTIVE : IDLE_IN_TRANSACTION;
 }
 
+/* True when the run of the slot goes on, as far as what is waited for does not tell otherwise. */
+static bool
+goes_on(const Slot *slot, int pid, uint32 event, uint32 lxid, int32 mode)
+{
+	return slot->doing != ABSENT && slot->pid == pid && slot->event == event &&
+		slot->lxid == lxid && slot->lwlock_mode == mode;
+}
+
+/* Takes in what the process in a slot is doing; waiter is NULL unless that was set aside. */
 static void
-look_at(uint32 number, int64 passed_us)
+digest(uint32 number, int pid, uint32 event, uint32 lxid, int32 mode, const PlhWaiter *waiter, int64 passed_us)
 {
 	PGPROC	   *proc = &ProcGlobal->allProcs[number];
 	Slot	   *slot = &activity->slots[number];
-	uint32		event = *(const volatile uint32 *) &proc->wait_event_info;
-	uint32		lxid = PLH_LXID(proc);
-	int			pid = *(const volatile int *) &proc->pid;
 	uint32		class = event & 0xFF000000;
-	int32		mode = -1;
 	bool		same;
 
-	if (pid == 0 || !plh_is_alive(proc, pid) || pid == MyProcPid)
-	{
-		if (slot->pid != 0)
-		{
-			end_run(slot, number);
-			slot->pid = 0;
-		}
-		return;
-	}
 	if (slot->pid != pid)
 	{
 		end_run(slot, number);
 		meet(slot, proc, pid);
 	}
-	if (class == PG_WAIT_LWLOCK)
-		mode = *(const volatile uint8 *) &proc->lwWaitMode;
 
-	same = slot->doing != ABSENT && slot->event == event && slot->lxid == lxid && slot->lwlock_mode == mode;
+	same = goes_on(slot, pid, event, lxid, mode);
 	if (same && slot->backend_type == PLH_TYPE_UNKNOWN)
 	{
 		(void) identify(slot, proc);
 		same = slot->backend_type == PLH_TYPE_UNKNOWN;
+	}
+	if (same && waiter != NULL && memcmp(&slot->target, &waiter->target, sizeof(PlhTarget)) != 0)
+	{
+		/* Another lock of the same name; or the one that was not found before. */
+		same = slot->target.kind <= PLH_TARGET_UNKNOWN;
+		if (same)
+			put_down(slot, number, false);
 	}
 	if (!same)
 	{
@@ -287,6 +330,21 @@ look_at(uint32 number, int64 passed_us)
 			slot->query_id = query_id;
 		}
 	}
+	if (waiter != NULL)
+	{
+		slot->flags = waiter->flags;
+		slot->target = waiter->target;
+		slot->waiters_max = Max(slot->waiters_max, waiter->together);
+		if (waiter->ahead_known)
+		{
+			slot->ahead_us += passed_us;
+			slot->exclusive_us += waiter->exclusive ? passed_us : 0;
+			slot->shared_us += waiter->shared * passed_us;
+		}
+	}
+
+	activity->glances[number].pid = pid;
+	activity->glances[number].is_idle_client = slot->doing == IDLE && slot->backend_type == B_BACKEND;
 
 	if (slot->backend_type == B_BACKEND)
 		activity->now.clients_us += passed_us;
@@ -301,6 +359,145 @@ look_at(uint32 number, int64 passed_us)
 		if (class == PG_WAIT_LOCK)
 			activity->now.waiting_us += passed_us;
 	}
+}
+
+/* What has to be found out about a process with this wait event: PLH_RUN_*. */
+static uint32
+looked_for(uint32 event, uint32 track)
+{
+	uint32		flags = 0;
+
+	if ((track & PLH_TRACK_LWLOCKS) && (event & 0xFF000000) == PG_WAIT_LWLOCK)
+		flags |= PLH_RUN_LWLOCK;
+	if ((track & PLH_TRACK_PAGES) && plh_waits_for_page(event))
+		flags |= PLH_RUN_PAGE;
+	return flags;
+}
+
+/* Looks at one slot; a process about which more is to be found out is set aside. */
+static void
+look_at(uint32 number, int64 passed_us, uint32 track)
+{
+	PGPROC	   *proc = &ProcGlobal->allProcs[number];
+	Slot	   *slot = &activity->slots[number];
+	uint32		event = *(const volatile uint32 *) &proc->wait_event_info;
+	uint32		lxid = PLH_LXID(proc);
+	int			pid = *(const volatile int *) &proc->pid;
+	int32		mode = -1;
+	uint32		flags;
+
+	if (pid == 0 || !plh_is_alive(proc, pid) || pid == MyProcPid)
+	{
+		if (slot->pid != 0)
+		{
+			end_run(slot, number);
+			slot->pid = 0;
+			memset(&activity->glances[number], 0, sizeof(Glance));
+		}
+		return;
+	}
+	if ((event & 0xFF000000) == PG_WAIT_LWLOCK)
+		mode = *(const volatile uint8 *) &proc->lwWaitMode;
+	flags = looked_for(event, track);
+	if (flags == 0)
+		digest(number, pid, event, lxid, mode, NULL, passed_us);
+	else
+	{
+		PlhWaiters *waiters = &activity->waiters;
+		PlhWaiter  *waiter = &waiters->all[waiters->n++];
+
+		memset(waiter, 0, sizeof(*waiter));
+		waiter->slot = number;
+		waiter->pid = pid;
+		waiter->event = event;
+		waiter->lxid = lxid;
+		waiter->mode = mode;
+		waiter->flags = flags;
+		waiter->target.kind = PLH_TARGET_UNKNOWN;
+		waiters->place[number] = waiters->n;
+	}
+}
+
+static int
+compare_waiters(const void *left, const void *right, void *arg)
+{
+	const PlhWaiter *all = arg;
+	const PlhWaiter *a = &all[*(const uint32 *) left];
+	const PlhWaiter *b = &all[*(const uint32 *) right];
+
+	if (a->event != b->event)
+		return a->event < b->event ? -1 : 1;
+	if (a->mode != b->mode)
+		return a->mode < b->mode ? -1 : 1;
+	return memcmp(&a->target, &b->target, sizeof(PlhTarget));
+}
+
+static bool
+is_ours(int pid)
+{
+	uint32		i;
+
+	for (i = 0; i < activity->n_ours; i++)
+		if (activity->ours[i] == pid)
+			return true;
+	return false;
+}
+
+/* Counts those that wait for the same in the same mode, but for sessions of ours. */
+static void
+count_together(void)
+{
+	PlhWaiters *waiters = &activity->waiters;
+	uint32		first,
+				i;
+
+	for (i = 0; i < waiters->n; i++)
+		activity->order[i] = i;
+	qsort_arg(activity->order, waiters->n, sizeof(uint32), compare_waiters, waiters->all);
+	for (first = 0; first < waiters->n; first = i)
+	{
+		uint32		together = 0;
+		uint32		k;
+
+		for (i = first; i < waiters->n; i++)
+		{
+			if (compare_waiters(&activity->order[first], &activity->order[i], waiters->all) != 0)
+				break;
+			if (!is_ours(waiters->all[activity->order[i]].pid))
+				together++;
+		}
+		for (k = first; k < i; k++)
+			waiters->all[activity->order[k]].together = together;
+	}
+}
+
+/* Those that were set aside. */
+static void
+digest_waiters(int64 passed_us)
+{
+	PlhWaiters *waiters = &activity->waiters;
+	uint32		i;
+
+	plh_find_lwlocks(waiters);
+	plh_find_pages(waiters);
+	for (i = 0; i < waiters->n; i++)
+	{
+		PlhWaiter  *w = &waiters->all[i];
+		const Slot *slot = &activity->slots[w->slot];
+
+		waiters->place[w->slot] = 0;
+		if (w->target.kind == PLH_TARGET_UNKNOWN && slot->target.kind != PLH_TARGET_NONE &&
+			goes_on(slot, w->pid, w->event, w->lxid, w->mode))
+			w->target = slot->target;
+	}
+	count_together();
+	for (i = 0; i < waiters->n; i++)
+	{
+		const PlhWaiter *w = &waiters->all[i];
+
+		digest(w->slot, w->pid, w->event, w->lxid, w->mode, w, passed_us);
+	}
+	waiters->n = 0;
 }
 
 /*
@@ -327,7 +524,7 @@ nothing_happens(uint32 number, int64 *idle_clients)
  * complete, or room becomes short.
  */
 bool
-plh_note_activity(int64 now, int64 now_ns, int64 period_ns)
+plh_note_activity(int64 now, int64 now_ns, int64 period_ns, uint32 track)
 {
 	int64		second = now - now % MICROS_PER_SECOND;
 	int64		passed_us = (now_ns - activity->last_ns) / 1000;
@@ -349,16 +546,10 @@ plh_note_activity(int64 now, int64 now_ns, int64 period_ns)
 	/* Now and then all are looked at: what begins no transaction is not overlooked for long. */
 	thorough = activity->ticks++ % LOOK_AGAIN == 0;
 	for (i = 0; i < PLH_MAX_PROCESSES(); i++)
-	{
-		Glance	   *glance = &activity->glances[i];
-		const Slot *slot = &activity->slots[i];
-
-		if (!thorough && nothing_happens(i, &idle_clients))
-			continue;
-		look_at(i, passed_us);
-		glance->pid = slot->pid;
-		glance->is_idle_client = slot->doing == IDLE && slot->backend_type == B_BACKEND;
-	}
+		if (thorough || !nothing_happens(i, &idle_clients))
+			look_at(i, passed_us, track);
+	if (activity->waiters.n > 0)
+		digest_waiters(passed_us);
 	activity->now.clients_us += idle_clients * passed_us;
 
 	return activity->n_seconds > 0 ||
@@ -383,10 +574,14 @@ plh_forget_activity(void)
 }
 
 int32_t
-plh_probe_activity(uint32_t finish, PlhRun *runs, uint32_t runs_room,
+plh_probe_activity(uint32_t finish, const int32_t *ours, uint32_t n_ours,
+				   PlhRun *runs, uint32_t runs_room,
 				   PlhSecond *seconds, uint32_t seconds_room, PlhActivity *answer)
 {
 	memset(answer, 0, sizeof(*answer));
+	activity->n_ours = Min(n_ours, OURS_ROOM);
+	if (activity->n_ours > 0)
+		memcpy(activity->ours, ours, sizeof(int32_t) * activity->n_ours);
 	if (finish)
 		close_second();
 	if (runs_room < activity->n_runs || seconds_room < activity->n_seconds)

@@ -390,7 +390,7 @@ wait_and_sweep(int64_t period_ns, int64_t deadline_ns, uint32_t track,
 				plh_look_at_statements(wake->now, swept);
 			if (track & PLH_TRACK_LOAD)
 			{
-				if (plh_note_activity(wake->now, wake->now_ns, period_ns))
+				if (plh_note_activity(wake->now, wake->now_ns, period_ns, track))
 					wake->reasons |= PLH_WAKE_ACTIVITY;
 				plh_note_fastpath(wake, period_ns);
 			}

@@ -20,6 +20,8 @@ type Config struct {
 	Enabled          bool
 	TrackLocks       bool
 	TrackLoad        bool
+	TrackLWLocks     bool // with TrackLoad
+	TrackPages       bool // with TrackLoad
 	Database         string
 	ConnInfo         string // where history is written; empty: this server
 	LocalConnInfo    string // how to reach this server for names; empty: as the shim says
@@ -79,6 +81,8 @@ type object struct {
 		Enabled          bool    `mapstructure:"enabled"`
 		TrackLocks       bool    `mapstructure:"track_locks"`
 		TrackLoad        bool    `mapstructure:"track_load"`
+		TrackLWLocks     bool    `mapstructure:"track_lwlocks"`
+		TrackPages       bool    `mapstructure:"track_pages"`
 		Database         string  `mapstructure:"database"`
 		ConnInfo         string  `mapstructure:"conninfo"`
 		LocalConnInfo    string  `mapstructure:"local_conninfo"`
@@ -181,6 +185,8 @@ func (o *object) config() (Config, error) {
 		Enabled:          s.Enabled,
 		TrackLocks:       s.TrackLocks,
 		TrackLoad:        s.TrackLoad,
+		TrackLWLocks:     s.TrackLWLocks,
+		TrackPages:       s.TrackPages,
 		Database:         s.Database,
 		ConnInfo:         s.ConnInfo,
 		LocalConnInfo:    s.LocalConnInfo,

@@ -36,4 +36,24 @@ type Second struct {
 
 	Slots    Slots      // zero where FastPath is empty
 	FastPath []FastPath // of the databases where sessions held relation locks
+
+	Pages   []Page   // likewise
+	LWLocks []LWLock // that were waited for, longest waits first; empty when not tracked
+}
+
+// WaitLengths is a histogram of the waits that ended in one minute. Of a minute
+// there may be several, which add up.
+type WaitLengths struct {
+	Minute snapshot.Micros // its begin
+	Bars   []LengthBar
+}
+
+// LengthBar counts the waits for one event whose estimated length is at least
+// 2^(Bucket-1) ms and below 2^Bucket ms; bucket 0 begins with 0.
+type LengthBar struct {
+	EventType string
+	Event     string
+	Bucket    int32
+	Waits     int64
+	Time      time.Duration // all of them together
 }

@@ -42,13 +42,16 @@ type nameKey struct {
 
 // Meter adds up the second that goes on. Used by one thread.
 type Meter struct {
-	names  Namer
-	known  map[nameKey]string
-	sums   map[key]int64 // microseconds of session time
-	own    int64         // of these not counted: our own
-	shown  shown         // the last second handed out
-	failed int64         // names that could not be had
-	insist bool          // the second is told whatever was in it
+	names   Namer
+	known   map[nameKey]string
+	sums    map[key]int64 // microseconds of session time
+	own     int64         // of these not counted: our own
+	lwlocks map[lwlockKey]contention
+	pages   map[pageKey]contention
+	lengths lengths
+	shown   shown // the last second handed out
+	failed  int64 // names that could not be had
+	insist  bool  // the second is told whatever was in it
 }
 
 // shown are the counts that a second is written for even if nobody was active.
@@ -56,7 +59,9 @@ type shown struct{ clients, idle int64 }
 
 // New returns a meter that asks names for names.
 func New(names Namer) *Meter {
-	return &Meter{names: names, known: make(map[nameKey]string), sums: make(map[key]int64)}
+	return &Meter{names: names, known: make(map[nameKey]string), sums: make(map[key]int64),
+		lwlocks: make(map[lwlockKey]contention), pages: make(map[pageKey]contention),
+		lengths: lengths{sums: make(map[lengthKey]lengthSum)}}
 }
 
 // Add adds one run of the second that goes on.
@@ -66,6 +71,15 @@ func (m *Meter) Add(r *snapshot.Run) {
 		k.queryID = 0
 	}
 	m.sums[k] += r.TimeUs
+	if r.EndedUs > 0 && r.WaitEvent != 0 {
+		m.addLength(r)
+	}
+	if r.Flags&snapshot.RunLWLock != 0 {
+		m.addLWLock(r)
+	}
+	if r.Flags&snapshot.RunPage != 0 {
+		m.addPage(r)
+	}
 }
 
 // AddOwn takes note of a run of ours, which is no load.
@@ -81,12 +95,15 @@ func (m *Meter) Insist() { m.insist = true }
 // then the second has no more than its time: nobody was active, and as many
 // sessions are there as in the last one that was told.
 func (m *Meter) Close(s *snapshot.Second) (history.Second, bool) {
+	m.rollMinute(s.Second)
 	own := m.own
 	insist := m.insist
 	m.own, m.insist = 0, false
 	now := shown{clients: count(s.ClientsUs, s.SampledUs), idle: count(s.IdleInTransactionUs, s.SampledUs)}
 	if len(m.sums) == 0 && now == m.shown && !insist || s.SampledUs <= 0 {
 		clear(m.sums)
+		clear(m.lwlocks)
+		clear(m.pages)
 		return history.Second{At: s.Second, Sampled: micros(s.SampledUs)}, false
 	}
 	m.shown = now
@@ -98,6 +115,8 @@ func (m *Meter) Close(s *snapshot.Second) (history.Second, bool) {
 		IdleInTransaction: micros(s.IdleInTransactionUs),
 		Waiting:           micros(s.WaitingUs),
 		Loads:             m.loads(),
+		LWLocks:           m.takeLWLocks(),
+		Pages:             m.takePages(),
 	}
 	clear(m.sums)
 	return out, true

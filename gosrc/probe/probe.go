@@ -51,10 +51,10 @@ static inline int32_t call_failures(PlhProbes *p, PlhFailure *f, uint32_t n, cha
 {
 	return p->failures(f, n, text, room, found);
 }
-static inline int32_t call_activity(PlhProbes *p, uint32_t finish, PlhRun *runs, uint32_t runs_room,
+static inline int32_t call_activity(PlhProbes *p, uint32_t finish, const int32_t *ours, uint32_t n_ours, PlhRun *runs, uint32_t runs_room,
 	PlhSecond *seconds, uint32_t seconds_room, PlhActivity *answer)
 {
-	return p->activity(finish, runs, runs_room, seconds, seconds_room, answer);
+	return p->activity(finish, ours, n_ours, runs, runs_room, seconds, seconds_room, answer);
 }
 static inline int32_t call_name(PlhProbes *p, uint32_t kind, uint32_t number, char *text, uint32_t room)
 {
@@ -122,7 +122,13 @@ const (
 	_ = -(unsafe.Offsetof(snapshot.SlotUse{}.Pid) ^ unsafe.Offsetof(C.PlhSlotUse{}.pid))
 	_ = -(unsafe.Offsetof(snapshot.SlotUse{}.Spilled) ^ unsafe.Offsetof(C.PlhSlotUse{}.spilled))
 	_ = -(unsafe.Offsetof(snapshot.SlotUse{}.LooksFull) ^ unsafe.Offsetof(C.PlhSlotUse{}.looks_full))
+	_ = -(unsafe.Offsetof(snapshot.Run{}.AheadUs) ^ unsafe.Offsetof(C.PlhRun{}.ahead_us))
+	_ = -(unsafe.Offsetof(snapshot.Run{}.Target) ^ unsafe.Offsetof(C.PlhRun{}.target))
+	_ = -(unsafe.Offsetof(snapshot.Run{}.WaitersMax) ^ unsafe.Offsetof(C.PlhRun{}.waiters_max))
+	_ = -(unsafe.Offsetof(snapshot.Target{}.Block) ^ unsafe.Offsetof(C.PlhTarget{}.block))
+	_ = -uint((int(snapshot.TargetPage) ^ C.PLH_TARGET_PAGE) | (int(snapshot.RunPage) ^ C.PLH_RUN_PAGE) | (int(snapshot.RoleOnlyLeaf) ^ C.PLH_ROLE_ONLY_LEAF))
 	_ = -uint((sampler.TrackLocks ^ C.PLH_TRACK_LOCKS) | (sampler.TrackLoad ^ C.PLH_TRACK_LOAD))
+	_ = -uint((sampler.TrackLWLocks ^ C.PLH_TRACK_LWLOCKS) | (sampler.TrackPages ^ C.PLH_TRACK_PAGES))
 	_ = -uint(sampler.WokeActivity ^ C.PLH_WAKE_ACTIVITY)
 	_ = -uint((int(snapshot.TypeParallelWorker) ^ C.PLH_TYPE_PARALLEL_WORKER) | (int(snapshot.LWWaitUntilFree) ^ C.PLH_LW_WAIT_UNTIL_FREE))
 
@@ -501,7 +507,8 @@ func (t *Table) Activity(finish bool, a *sampler.Activity) error {
 	}
 	for {
 		runs, seconds := a.Runs[:cap(a.Runs)], a.Seconds[:cap(a.Seconds)]
-		rc := C.call_activity(t.c, now, (*C.PlhRun)(unsafe.Pointer(unsafe.SliceData(runs))), C.uint32_t(len(runs)),
+		rc := C.call_activity(t.c, now, (*C.int32_t)(unsafe.Pointer(unsafe.SliceData(a.Ours))), C.uint32_t(len(a.Ours)),
+			(*C.PlhRun)(unsafe.Pointer(unsafe.SliceData(runs))), C.uint32_t(len(runs)),
 			(*C.PlhSecond)(unsafe.Pointer(unsafe.SliceData(seconds))), C.uint32_t(len(seconds)), &t.activity)
 		n, m := int(t.activity.n_runs), int(t.activity.n_seconds)
 		if rc == C.PLH_TOO_SMALL {

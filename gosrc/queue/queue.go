@@ -244,10 +244,15 @@ func size(b *history.Batch) int64 {
 	}
 	for i := range b.Seconds {
 		total += int64(unsafe.Sizeof(b.Seconds[i])) + int64(cap(b.Seconds[i].Loads))*int64(unsafe.Sizeof(history.Load{})) +
-			int64(cap(b.Seconds[i].FastPath))*int64(unsafe.Sizeof(history.FastPath{}))
+			int64(cap(b.Seconds[i].FastPath))*int64(unsafe.Sizeof(history.FastPath{})) +
+			int64(cap(b.Seconds[i].LWLocks))*int64(unsafe.Sizeof(history.LWLock{})) +
+			int64(cap(b.Seconds[i].Pages))*int64(unsafe.Sizeof(history.Page{}))
 	}
 	for i := range b.Hungry {
 		total += int64(unsafe.Sizeof(b.Hungry[i])) + int64(cap(b.Hungry[i].Statements))*int64(unsafe.Sizeof(history.HungryStatement{}))
+	}
+	for i := range b.Lengths {
+		total += int64(unsafe.Sizeof(b.Lengths[i])) + int64(cap(b.Lengths[i].Bars))*int64(unsafe.Sizeof(history.LengthBar{}))
 	}
 	total += int64(len(b.Short)) * int64(unsafe.Sizeof(history.ShortWait{}))
 	for i := range b.Anomalies {

@@ -19,6 +19,7 @@ type loadMeter struct {
 	activity Activity         // made larger by the probe
 	seconds  []history.Second // not yet flushed
 	roles    map[owner]struct{}
+	files    map[snapshot.File]struct{}
 }
 
 // owner is whose names were asked for.
@@ -28,7 +29,7 @@ type owner struct{ database, role uint32 }
 const maxOwners = 10_000
 
 func newLoadMeter(o Options) loadMeter {
-	return loadMeter{meter: load.New(o.Probes), roles: make(map[owner]struct{}),
+	return loadMeter{meter: load.New(o.Probes), roles: make(map[owner]struct{}), files: make(map[snapshot.File]struct{}),
 		activity: Activity{Runs: make([]snapshot.Run, 0, 4*o.MaxProcesses), Seconds: make([]snapshot.Second, 0, 8)}}
 }
 
@@ -42,6 +43,7 @@ func (s *Sampler) readLoad(final bool) {
 		return
 	}
 	l := &s.load
+	l.activity.Ours = s.o.Sink.Ours(l.activity.Ours[:0])
 	if err := s.o.Probes.Activity(final, &l.activity); err != nil {
 		s.errors++
 		s.o.Log.Add(report.Message{Level: report.Warning, Key: keyActivity, Text: "could not read what sessions do: " + err.Error(), Hint: hintProbeHasFailed})
@@ -87,6 +89,7 @@ func (s *Sampler) addRun(r *snapshot.Run) {
 		return
 	}
 	l.meter.Add(r)
+	s.wantFile(&r.Target)
 	s.wantOwner(r.Database, r.Role)
 }
 
@@ -101,4 +104,20 @@ func (s *Sampler) wantOwner(database, role uint32) {
 		l.roles[o] = struct{}{}
 		s.o.Sink.WantSession(&snapshot.Session{Database: database, Role: role})
 	}
+}
+
+// wantFile has the relation of a page looked up, once, while it is there.
+func (s *Sampler) wantFile(t *snapshot.Target) {
+	if t.Kind != snapshot.TargetPage {
+		return
+	}
+	f := snapshot.File{Tablespace: t.Tablespace, Database: t.Database, Relfile: t.Relfile}
+	if _, ok := s.load.files[f]; ok {
+		return
+	}
+	if len(s.load.files) >= maxOwners {
+		clear(s.load.files)
+	}
+	s.load.files[f] = struct{}{}
+	s.o.Sink.WantFile(f)
 }

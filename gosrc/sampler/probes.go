@@ -38,11 +38,15 @@ type Track uint32
 const (
 	TrackLocks Track = 0x01 // who waits for a heavyweight lock
 	TrackLoad  Track = 0x02 // what every process is doing
+
+	TrackLWLocks Track = 0x04 // and which LWLock it waits for
+	TrackPages   Track = 0x08 // and which page
 )
 
 // Activity is what every process was doing since it was last asked for. The
 // slices belong to the caller and are made larger when something does not fit.
 type Activity struct {
+	Ours    []int32 // in: pids of our own sessions
 	Runs    []snapshot.Run
 	Seconds []snapshot.Second
 	Lost    int // rows that had no room

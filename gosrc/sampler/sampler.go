@@ -96,6 +96,8 @@ type Sink interface {
 	// DetectorState returns, once, what an earlier life has left of the anomaly
 	// detector, nil for nothing; known is false until that can be told.
 	DetectorState() (state []byte, known bool)
+	// Ours appends the pids of those that are, or were of late.
+	Ours(pids []int32) []int32
 	Configure(config.Config)
 	Poke()
 	// AskedForSlot reports whether a connection to this server waits to be told
@@ -106,6 +108,7 @@ type Sink interface {
 	Close()
 	WantTag(lockmgr.Tag)
 	WantSession(*snapshot.Session)
+	WantFile(snapshot.File)
 }
 
 // Options are what a sampler is made of.
@@ -247,6 +250,12 @@ func (s *Sampler) track() Track {
 	}
 	if s.tracksLoad() {
 		t |= TrackLoad
+		if s.o.Config.TrackLWLocks {
+			t |= TrackLWLocks
+		}
+		if s.o.Config.TrackPages {
+			t |= TrackPages
+		}
 	}
 	return t
 }
@@ -380,7 +389,7 @@ func (s *Sampler) deadline() Monotonic {
 
 // pendingWork reports whether the next flush will have something to hand over.
 func (s *Sampler) pendingWork() bool {
-	return s.mustBeat() || s.tracker.Pending() || s.tracker.Undecided() || len(s.gaps) > 0 || len(s.anomalies.news) > 0 || len(s.load.seconds) > 0
+	return s.mustBeat() || s.tracker.Pending() || s.tracker.Undecided() || len(s.gaps) > 0 || len(s.anomalies.news) > 0 || len(s.load.seconds) > 0 || s.load.meter.HasLengths()
 }
 
 // watchesWaits reports whether somebody waits, as far as we look: while
@@ -654,8 +663,9 @@ func (s *Sampler) flush(asked, final bool) {
 		s.health.close(w.Now, s.counters())
 		s.closeMinute(w.Now, true)
 	}
+	lengths := s.load.meter.TakeLengths(asked || final)
 	s.tellPause(w.Now, len(d.Closed) > 0 || len(s.load.seconds) > 0 || asked)
-	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(unusual) > 0 || len(s.gaps) > 0 || len(s.load.seconds) > 0 || len(s.fastPath.hungry) > 0 || s.mustBeat()
+	busy := asked || len(lengths) > 0 || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(unusual) > 0 || len(s.gaps) > 0 || len(s.load.seconds) > 0 || len(s.fastPath.hungry) > 0 || s.mustBeat()
 	var health []history.Health
 	if s.health.due(w.Now, busy) {
 		health = s.health.take()
@@ -681,6 +691,7 @@ func (s *Sampler) flush(asked, final bool) {
 		Hungry:     s.fastPath.hungry,
 		Anomalies:  unusual,
 		Detector:   detector,
+		Lengths:    lengths,
 		Gaps:       s.gaps,
 		Health:     health,
 		Ticket:     s.ticket,

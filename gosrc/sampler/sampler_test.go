@@ -199,6 +199,9 @@ func (s *server) Sessions(refs []Ref, textEach int, each func(int, *RawSession))
 }
 
 func (s *server) Activity(finish bool, a *Activity) error {
+	if !slices.Equal(a.Ours, []int32{ourPid}) {
+		s.t.Errorf("our sessions are told as %v", a.Ours)
+	}
 	a.Runs, a.Seconds, a.Lost = append(a.Runs[:0], s.runs...), append(a.Seconds[:0], s.seconds...), 0
 	s.runs, s.seconds = nil, nil
 	return nil
@@ -322,6 +325,8 @@ func (s *server) SpareSlot() (bool, error) { return s.spare, nil }
 
 // recorder is a sink that writes at once.
 type recorder struct {
+	files []snapshot.File // whose relations were asked for
+
 	batches    []*history.Batch
 	status     SinkStatus
 	stuck      bool // writes nothing
@@ -374,6 +379,8 @@ func (r *recorder) TellSlot(spare bool) {
 }
 func (r *recorder) WantTag(t lockmgr.Tag)         { r.tags = append(r.tags, t) }
 func (r *recorder) WantSession(*snapshot.Session) {}
+func (r *recorder) Ours(pids []int32) []int32     { return append(pids, ourPid) }
+func (r *recorder) WantFile(f snapshot.File)      { r.files = append(r.files, f) }
 func (r *recorder) closedEpisodes() (all []history.Episode) {
 	for _, b := range r.batches {
 		all = append(all, b.Closed...)

@@ -47,7 +47,62 @@ type Run struct {
 	BackendType BackendType
 	Database    uint32
 	Role        uint32
-	_           uint32
+	Flags       RunFlags
+
+	// What it waited for, with Flags set.
+	AheadUs     int64 // of TimeUs, when it was seen what stood ahead
+	ExclusiveUs int64 // of these, a process that held it exclusively
+	SharedUs    int64 // the number of those that held it shared, times their time
+	Target      Target
+	WaitersMax  uint32 // at one tick, for the same in the same mode, with this one
+}
+
+// RunFlags say where a run counts; the values are those of PLH_RUN_* in probe.h.
+type RunFlags uint32
+
+// Several may be set.
+const (
+	RunLWLock RunFlags = 0x01
+	RunPage   RunFlags = 0x02
+)
+
+// TargetKind says how a lock or a page is told.
+type TargetKind int32
+
+// The values are those of PlhTargetKind in probe.h.
+const (
+	TargetNone      TargetKind = 0 // not looked for
+	TargetUnknown   TargetKind = 1 // looked for, and not found
+	TargetSingle    TargetKind = 2 // the only lock of its tranche
+	TargetPartition TargetKind = 3 // Number: which partition, from 0
+	TargetMember    TargetKind = 4 // Number: which of the locks that an extension asked for, from 0
+	TargetProcess   TargetKind = 5 // Number: pid whose fast-path lock it is
+	TargetPage      TargetKind = 6 // the page that the rest tells; Number: PageRole
+)
+
+// PageRole is what a page says that it is; holds for pages of btree indexes only.
+type PageRole uint32
+
+// The values are those of PlhPageRole in probe.h.
+const (
+	RoleNone          PageRole = 0
+	RoleMeta          PageRole = 1
+	RoleRoot          PageRole = 2
+	RoleInner         PageRole = 3
+	RoleLeaf          PageRole = 4 // that has a right neighbour
+	RoleRightmostLeaf PageRole = 5
+	RoleOnlyLeaf      PageRole = 6 // and root
+)
+
+// Target is the lock, or the page, that a process waited for.
+type Target struct {
+	Kind       TargetKind
+	Number     uint32
+	Tablespace uint32
+	Database   uint32 // 0: shared
+	Relfile    uint32 // number of its file, not its OID
+	Fork       int32
+	Block      uint32
 }
 
 // Second holds the sums of one second, in microseconds of session time.
@@ -71,3 +126,10 @@ const (
 	NameEvent       NameKind = 2
 	NameBackendType NameKind = 3
 )
+
+// File is the file of a relation, whatever its fork.
+type File struct {
+	Tablespace uint32
+	Database   uint32 // 0: shared
+	Relfile    uint32 // its number, which is not the relation's OID
+}

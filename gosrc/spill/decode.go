@@ -210,12 +210,18 @@ const (
 	leastGap     = 6
 	leastHealth  = 18
 
-	leastSecond   = 2 + 4 + 1 + 2 + 1
+	leastSecond   = 2 + 4 + 1 + 2 + 1 + 2
 	leastLoad     = 8
 	leastFastPath = 5
 
 	leastHungry          = 2 + 2 + 1
 	leastHungryStatement = 9
+
+	leastContention = 6
+	leastLengths    = 2
+	leastBar        = 5
+	leastLWLock     = 3 + leastContention
+	leastPage       = 8 + leastContention
 
 	leastDeadlock = 8 + 2
 	leastMember   = 8 + 17
@@ -284,6 +290,24 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 		s.FastPath = list(d, leastFastPath, func(f *history.FastPath) {
 			f.Database, f.Sessions, f.SlotsMax, f.Full, f.Spilled = d.uint32(), d.int32(), d.int32(), d.int32(), d.int32()
 		})
+		s.LWLocks = list(d, leastLWLock, func(l *history.LWLock) {
+			l.Tranche, l.Instance, l.Mode = d.text(), d.text(), snapshot.LWLockMode(d.int32())
+			d.contention(&l.Contention)
+		})
+		s.Pages = list(d, leastPage, func(p *history.Page) {
+			p.Found = d.bool()
+			for _, n := range []*uint32{&p.File.Tablespace, &p.File.Database, &p.File.Relfile, &p.Block, (*uint32)(&p.Role)} {
+				*n = d.uint32()
+			}
+			p.Fork, p.Mode = d.int32(), snapshot.LWLockMode(d.int32())
+			d.contention(&p.Contention)
+		})
+	})
+	b.Lengths = list(d, leastLengths, func(l *history.WaitLengths) {
+		l.Minute = d.time(b.CompleteTo)
+		l.Bars = list(d, leastBar, func(b *history.LengthBar) {
+			b.EventType, b.Event, b.Bucket, b.Waits, b.Time = d.text(), d.text(), d.int32(), d.int(), time.Duration(d.int())
+		})
 	})
 	b.Hungry = list(d, leastHungry, func(h *history.LockHungry) {
 		h.At, h.Last, h.Slots = d.time(b.CompleteTo), d.time(b.CompleteTo), d.slots()
@@ -312,6 +336,13 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 }
 
 func (d *decoder) slots() history.Slots { return history.Slots{Each: d.int32(), MaxLocks: d.int32()} }
+
+func (d *decoder) contention(c *history.Contention) {
+	c.Time, c.Waits, c.WaitersMax = time.Duration(d.int()), d.int(), d.int32()
+	for _, t := range []*time.Duration{&c.Ahead, &c.Exclusive, &c.Shared} {
+		*t = time.Duration(d.int())
+	}
+}
 
 func (d *decoder) episode(e *history.Episode, base snapshot.Micros) {
 	e.WaitID = int64(d.uint64())

@@ -256,6 +256,10 @@ func (e *encoder) batch(b *history.Batch, from snapshot.Micros) {
 	for i := range b.Seconds {
 		e.second(&b.Seconds[i], b.CompleteTo)
 	}
+	e.uint(uint64(len(b.Lengths)))
+	for i := range b.Lengths {
+		e.lengths(&b.Lengths[i], b.CompleteTo)
+	}
 	e.uint(uint64(len(b.Hungry)))
 	for i := range b.Hungry {
 		e.hungry(&b.Hungry[i], b.CompleteTo)
@@ -372,6 +376,25 @@ func (e *encoder) second(s *history.Second, base snapshot.Micros) {
 			e.int(int64(n))
 		}
 	}
+	e.uint(uint64(len(s.LWLocks)))
+	for i := range s.LWLocks {
+		l := &s.LWLocks[i]
+		e.text(l.Tranche)
+		e.text(l.Instance)
+		e.int(int64(l.Mode))
+		e.contention(&l.Contention)
+	}
+	e.uint(uint64(len(s.Pages)))
+	for i := range s.Pages {
+		p := &s.Pages[i]
+		e.bool(p.Found)
+		for _, n := range [...]uint32{p.File.Tablespace, p.File.Database, p.File.Relfile, p.Block, uint32(p.Role)} {
+			e.uint(uint64(n))
+		}
+		e.int(int64(p.Fork))
+		e.int(int64(p.Mode))
+		e.contention(&p.Contention)
+	}
 }
 
 func (e *encoder) slots(s history.Slots) {
@@ -407,6 +430,28 @@ func (e *encoder) anomaly(a *history.Anomaly, base snapshot.Micros) {
 	e.text(a.LeadingEvent)
 	e.int(int64(a.RootPid))
 	e.batches = append(e.batches, flags(a.Told, a.Notify))
+}
+
+func (e *encoder) lengths(l *history.WaitLengths, base snapshot.Micros) {
+	e.time(l.Minute, base)
+	e.uint(uint64(len(l.Bars)))
+	for i := range l.Bars {
+		b := &l.Bars[i]
+		e.text(b.EventType)
+		e.text(b.Event)
+		e.int(int64(b.Bucket))
+		e.int(b.Waits)
+		e.int(int64(b.Time))
+	}
+}
+
+func (e *encoder) contention(c *history.Contention) {
+	e.int(int64(c.Time))
+	e.int(c.Waits)
+	e.int(int64(c.WaitersMax))
+	for _, t := range [...]time.Duration{c.Ahead, c.Exclusive, c.Shared} {
+		e.int(int64(t))
+	}
 }
 
 func (e *encoder) gap(g *history.Gap, base snapshot.Micros) {

@@ -31,7 +31,8 @@ type dimension struct {
 	relation uint32
 	object   string // its name
 	fork     string
-	block    int64
+
+	objectKind string
 }
 
 // dimKind says what a row of the dictionary tells apart. The numbers are stored.
@@ -42,8 +43,9 @@ const (
 	lwlockDim dimKind = 2
 	pageDim   dimKind = 3
 	queryDim  dimKind = 4
+	eventDim  dimKind = 5
 
-	databaseDim dimKind = 5
+	databaseDim dimKind = 6
 )
 
 // dimensions are the dictionary of a segment, as far as it is ours: numbers of
@@ -67,7 +69,7 @@ func (n *dimensions) id(d dimension) int32 {
 			d.queryID = 0
 			continue
 		}
-		d.database, d.datname, d.role, d.usename = 0, "", 0, ""
+		d.database, d.datname, d.role, d.usename, d.instance = 0, "", 0, "", ""
 		break
 	}
 	if id, ok := n.ids[d]; ok {
@@ -94,7 +96,7 @@ func (s *session) dimensionsOf(ctx context.Context, seg int, isNew bool) (*dimen
 	rows, err := s.conn.Query(ctx, `
 		SELECT dim_id, kind, coalesce(wait_event_type, ''), coalesce(wait_event, ''), coalesce(lwlock_mode, ''), coalesce(backend_type, ''),
 		       coalesce(datid, 0), coalesce(datname, ''), coalesce(usesysid, 0), coalesce(usename, ''), coalesce(query_id, 0),
-		       coalesce(instance, ''), coalesce(relation, 0), coalesce(object, ''), coalesce(fork, ''), coalesce(block, 0)
+		       coalesce(instance, ''), coalesce(relation, 0), coalesce(object, ''), coalesce(fork, ''), coalesce(object_kind, '')
 		  FROM lock_history.`+leafName("dim", seg)+`
 		 WHERE node_id = $1::int`, s.nodeID)
 	if err != nil {
@@ -103,7 +105,7 @@ func (s *session) dimensionsOf(ctx context.Context, seg int, isNew bool) (*dimen
 	var id int32
 	var d dimension
 	_, err = pgx.ForEachRow(rows, []any{&id, &d.kind, &d.eventType, &d.event, &d.mode, &d.backendType, &d.database, &d.datname,
-		&d.role, &d.usename, &d.queryID, &d.instance, &d.relation, &d.object, &d.fork, &d.block}, func() error {
+		&d.role, &d.usename, &d.queryID, &d.instance, &d.relation, &d.object, &d.fork, &d.objectKind}, func() error {
 		n.ids[d] = id
 		n.last = max(n.last, id)
 		return nil
@@ -121,17 +123,9 @@ func (n *dimensions) rows(r *rowSet) {
 		d := &n.added[i]
 		r.add("dim", nil, r.nodeID, first+int32(i), int16(d.kind), text(d.eventType), text(d.event), text(d.mode), text(d.backendType),
 			nonZero(d.database), text(d.datname), nonZero(d.role), text(d.usename), nonZero(d.queryID),
-			text(d.instance), nonZero(d.relation), text(d.object), text(d.fork), block(d))
+			text(d.instance), nonZero(d.relation), text(d.object), text(d.fork), text(d.objectKind))
 	}
 }
 
 // isNewSegment reports whether d opens one.
 func isNewSegment(d ring.Decision) bool { return d.Action == ring.Advance }
-
-// block is null for what is no page; a page may have number 0.
-func block(d *dimension) *int64 {
-	if d.kind != pageDim {
-		return nil
-	}
-	return &d.block
-}

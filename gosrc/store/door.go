@@ -47,6 +47,16 @@ func (d *door) isOurs(pid uint32) bool {
 	return false
 }
 
+// ours appends the pids of those.
+func (d *door) ours(pids []int32) []int32 {
+	for i := range d.made {
+		if pid := d.made[i].Load(); pid != 0 {
+			pids = append(pids, int32(pid))
+		}
+	}
+	return pids
+}
+
 func newDoor(ask func() <-chan bool, stopping <-chan struct{}) *door {
 	return &door{ask: ask, stopping: stopping, inside: make(chan struct{}, 1)}
 }

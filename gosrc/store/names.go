@@ -62,6 +62,7 @@ const (
 	preparedTime                 // a = xid; when it was prepared, as Micros in decimal
 	className                    // a = catalog
 	objectName                   // a = catalog, b = object
+	fileName                     // a = tablespace, b = number of the file; see relationFile
 )
 
 // nameKey is what a name is asked by. database is 0 for what is shared.
@@ -81,6 +82,18 @@ func subscriptionKey(oid uint32) nameKey {
 }
 
 func preparedKey(xid uint32) nameKey { return nameKey{kind: preparedTime, a: xid} }
+
+func fileKey(f snapshot.File) nameKey {
+	return nameKey{kind: fileName, database: f.Database, a: f.Tablespace, b: f.Relfile}
+}
+
+// fileKeys appends the names that a page of the file needs.
+func fileKeys(keys []nameKey, f snapshot.File) []nameKey {
+	if f.Database != 0 {
+		keys = append(keys, databaseKey(f.Database))
+	}
+	return append(keys, fileKey(f))
+}
 
 // tagKeys appends the names that the text of a tag needs.
 func tagKeys(keys []nameKey, t lockmgr.Tag) []nameKey {
@@ -160,6 +173,12 @@ func wantedNames(h *hand) []nameKey {
 			}
 		}
 		for j := range b.Seconds {
+			for k := range b.Seconds[j].Pages {
+				if p := &b.Seconds[j].Pages[k]; p.Found {
+					some = fileKeys(some, p.File)
+					add()
+				}
+			}
 			for k := range b.Seconds[j].Loads {
 				l := &b.Seconds[j].Loads[k]
 				some = sessionKeys(some, &snapshot.Session{Database: l.Database, Role: l.Role})
@@ -234,6 +253,12 @@ func (n *Names) WantTag(t lockmgr.Tag) {
 func (n *Names) WantSession(s *snapshot.Session) {
 	var room [4]nameKey
 	n.want(sessionKeys(room[:0], s))
+}
+
+// WantFile asks for the relation that a file belongs to. It never blocks.
+func (n *Names) WantFile(f snapshot.File) {
+	var room [2]nameKey
+	n.want(fileKeys(room[:0], f))
 }
 
 // want puts down what is not known or not fresh.
@@ -641,6 +666,9 @@ func local(ctx context.Context, conn *pgx.Conn, keys []nameKey, found map[nameKe
 		if err != nil {
 			return fmt.Errorf("look up %d catalogs: %w", len(classes), err)
 		}
+	}
+	if err := files(ctx, conn, keys, found); err != nil {
+		return err
 	}
 	for _, k := range keys {
 		if k.kind != objectName || k.b == 0 {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"net/netip"
 	"time"
 
@@ -41,7 +42,7 @@ func columnsOf(leaf string) []string {
 			"locktype", "object", "mode", "held_mode", "held_object", "database", "relation", "transactionid"}
 	case "dim":
 		return []string{"seg", "node_id", "dim_id", "kind", "wait_event_type", "wait_event", "lwlock_mode", "backend_type", "datid", "datname",
-			"usesysid", "usename", "query_id", "instance", "relation", "object", "fork", "block"}
+			"usesysid", "usename", "query_id", "instance", "relation", "object", "fork", "object_kind"}
 	case "second":
 		return []string{"seg", "node_id", "run", "at", "sampled_ms", "clients", "active", "idle_in_transaction", "waiting", "dims", "load_ms"}
 	case "fastpath":
@@ -52,6 +53,12 @@ func columnsOf(leaf string) []string {
 	case "anomaly":
 		return []string{"seg", "node_id", "run", "written_at", "started_at", "detected_at", "ended_at", "ended_as", "wait_event_type",
 			"observed", "expected", "band", "leading_event", "root_pid"}
+	case "lwlock":
+		return []string{"seg", "node_id", "run", "at", "sampled_ms", "dims", "wait_ms", "waits", "waiters_max", "held_exclusive", "shared_holders"}
+	case "page":
+		return []string{"seg", "node_id", "run", "at", "sampled_ms", "dims", "blocks", "wait_ms", "waits", "waiters_max", "held_exclusive", "shared_holders"}
+	case "wait_length":
+		return []string{"seg", "node_id", "run", "at", "dims", "buckets", "waits", "total_ms"}
 	case "gap":
 		return []string{"seg", "node_id", "run", "began", "ended", "reason", "lost", "detail", "part"}
 	default: // health_minute
@@ -116,6 +123,11 @@ func newRows(h *hand, s *session, names *Names, c *config.Config, dims *dimensio
 		for j := range b.Seconds {
 			r.second(&b.Seconds[j])
 			r.fastPath(&b.Seconds[j])
+			r.lwlocks(&b.Seconds[j])
+			r.pages(&b.Seconds[j])
+		}
+		for j := range b.Lengths {
+			r.lengths(&b.Lengths[j])
 		}
 		for j := range b.Hungry {
 			r.hungry(&b.Hungry[j])
@@ -376,6 +388,91 @@ func (r *rowSet) anomaly(a *history.Anomaly, writtenAt snapshot.Micros) {
 	r.add("anomaly", nil, r.nodeID, r.run, writtenAt.Time(), a.StartedAt.Time(), a.DetectedAt.Time(), when(a.EndedAt), text(string(a.End)),
 		text(a.WaitEventType), a.Observed, a.Expected, a.Band, r.text(querytext.Sanitize(a.LeadingEvent, maxEventBytes)), nonZero(a.RootPid))
 }
+
+// lwlocks is the row of a second in which somebody waited for an LWLock.
+func (r *rowSet) lwlocks(s *history.Second) {
+	if len(s.LWLocks) == 0 {
+		return
+	}
+	c := newContention(len(s.LWLocks))
+	for i := range s.LWLocks {
+		l := &s.LWLocks[i]
+		c.add(r.dims.id(dimension{kind: lwlockDim, event: l.Tranche, mode: l.Mode.String(), instance: l.Instance}), &l.Contention)
+	}
+	r.add("lwlock", nil, r.nodeID, r.run, s.At.Time(), millis(s.Sampled), c.dims, c.waitMs, c.waits, c.waitersMax, c.exclusive, c.shared)
+}
+
+// pages is the row of a second in which somebody waited for a page.
+func (r *rowSet) pages(s *history.Second) {
+	if len(s.Pages) == 0 {
+		return
+	}
+	c := newContention(len(s.Pages))
+	blocks := make([]*int64, 0, len(s.Pages))
+	for i := range s.Pages {
+		p := &s.Pages[i]
+		d, block := dimension{kind: pageDim, mode: "pin"}, (*int64)(nil)
+		if p.Mode != snapshot.NoLWLock {
+			d.mode = p.Mode.String()
+		}
+		if p.Found {
+			rel := parseRelationFile(r.names.get(fileKey(p.File)))
+			d.database, d.datname = p.File.Database, r.encode(r.names.get(databaseKey(p.File.Database)))
+			d.relation, d.objectKind, d.object = rel.oid, rel.kind, r.encode(rel.text(p.File, p.Role))
+			d.fork = forkName(p.Fork)
+			if p.Block != history.ManyBlocks {
+				n := int64(p.Block)
+				block = &n
+			}
+		}
+		blocks = append(blocks, block)
+		c.add(r.dims.id(d), &p.Contention)
+	}
+	r.add("page", nil, r.nodeID, r.run, s.At.Time(), millis(s.Sampled), c.dims, blocks, c.waitMs, c.waits, c.waitersMax, c.exclusive, c.shared)
+}
+
+// contention holds parallel arrays, an element for each thing that was waited for.
+type contention struct {
+	dims, waitMs, waits []int32
+	waitersMax          []int16
+	exclusive, shared   []*float32
+}
+
+func newContention(room int) *contention {
+	return &contention{
+		dims: make([]int32, 0, room), waitMs: make([]int32, 0, room), waits: make([]int32, 0, room),
+		waitersMax: make([]int16, 0, room), exclusive: make([]*float32, 0, room), shared: make([]*float32, 0, room),
+	}
+}
+
+func (a *contention) add(dim int32, c *history.Contention) {
+	a.dims, a.waitMs, a.waits = append(a.dims, dim), append(a.waitMs, millis(c.Time)), append(a.waits, int32(c.Waits))
+	a.waitersMax = append(a.waitersMax, int16(min(c.WaitersMax, math.MaxInt16)))
+	a.exclusive, a.shared = append(a.exclusive, known(c.ExclusiveShare())), append(a.shared, known(c.SharedHolders()))
+}
+
+// known is null for what is not.
+func known(v float64, ok bool) *float32 {
+	if !ok {
+		return nil
+	}
+	f := float32(v)
+	return &f
+}
+
+// lengths is the row of a minute, an element for each bar.
+func (r *rowSet) lengths(l *history.WaitLengths) {
+	n := len(l.Bars)
+	dims, waits, buckets, total := make([]int32, n), make([]int32, n), make([]int16, n), make([]float32, n)
+	for i := range l.Bars {
+		b := &l.Bars[i]
+		dims[i] = r.dims.id(dimension{kind: eventDim, eventType: b.EventType, event: b.Event})
+		buckets[i], waits[i], total[i] = int16(b.Bucket), int32(min(b.Waits, math.MaxInt32)), float32(ms(b.Time))
+	}
+	r.add("wait_length", nil, r.nodeID, r.run, l.Minute.Time(), dims, buckets, waits, total)
+}
+
+func millis(d time.Duration) int32 { return int32(d.Round(time.Millisecond) / time.Millisecond) }
 
 func (r *rowSet) gap(g *history.Gap) {
 	r.add("gap", nil, r.nodeID, r.run, g.Began.Time(), g.Ended.Time(), string(g.Reason), g.Lost, r.text(g.Detail), text(string(g.Part)))

@@ -19,7 +19,7 @@ import (
 
 // leaves are the tables that are cut into segments, in the order in which they
 // are locked and written.
-var leaves = [...]string{"actor", "episode", "open", "short_wait", "deadlock", "anomaly", "dim", "second", "fastpath", "hungry", "gap", "health_minute"}
+var leaves = [...]string{"actor", "episode", "open", "short_wait", "deadlock", "anomaly", "dim", "second", "lwlock", "page", "wait_length", "fastpath", "hungry", "gap", "health_minute"}
 
 // errRecreated: the extension was dropped and created again.
 var errRecreated = errors.New("extension was created anew")

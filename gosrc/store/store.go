@@ -155,6 +155,9 @@ func (s *Store) Status() Status { return *s.status.Load() }
 // IsOurs reports whether a process of this server is a session of ours.
 func (s *Store) IsOurs(pid int32) bool { return s.door.isOurs(uint32(pid)) }
 
+// Ours appends the pids of our sessions to pids.
+func (s *Store) Ours(pids []int32) []int32 { return s.door.ours(pids) }
+
 func (s *Store) RewriteOpen() bool { return s.rewriteOpen.Swap(false) }
 
 // Names returns the look-up of names.

@@ -82,9 +82,13 @@ func (s *sink) limit() queue.Limit {
 	return l
 }
 
-func (s *sink) Push(b *history.Batch) { s.queue.Push(b) }
-func (s *sink) Queued() int64         { return s.queue.Bytes() }
-func (s *sink) RewriteOpen() bool     { return s.store.RewriteOpen() }
+func (s *sink) Push(b *history.Batch)     { s.queue.Push(b) }
+func (s *sink) Queued() int64             { return s.queue.Bytes() }
+func (s *sink) RewriteOpen() bool         { return s.store.RewriteOpen() }
+func (s *sink) IsOurs(pid int32) bool     { return s.store.IsOurs(pid) }
+func (s *sink) Ours(pids []int32) []int32 { return s.store.Ours(pids) }
+func (s *sink) Poke()                     { s.store.Poke() }
+
 func (s *sink) DetectorState() (state []byte, known bool) {
 	if left := s.left; left != nil {
 		s.left = nil
@@ -92,9 +96,6 @@ func (s *sink) DetectorState() (state []byte, known bool) {
 	}
 	return s.store.DetectorState()
 }
-
-func (s *sink) IsOurs(pid int32) bool { return s.store.IsOurs(pid) }
-func (s *sink) Poke()                 { s.store.Poke() }
 
 func (s *sink) Close() {
 	s.closing = true
@@ -117,6 +118,7 @@ func (s *sink) Configure(c config.Config) {
 }
 
 func (s *sink) WantTag(t lockmgr.Tag)           { s.store.Names().WantTag(t) }
+func (s *sink) WantFile(f snapshot.File)        { s.store.Names().WantFile(f) }
 func (s *sink) WantSession(p *snapshot.Session) { s.store.Names().WantSession(p) }
 
 func (s *sink) Status() sampler.SinkStatus {

@@ -207,7 +207,7 @@ CREATE TABLE lock_history.dim (
     seg             smallint NOT NULL,
     node_id         integer NOT NULL,
     dim_id          integer NOT NULL,
-    kind            smallint NOT NULL,   -- 1 load, 2 LWLock, 3 page, 4 statement, 5 database
+    kind            smallint NOT NULL,   -- 1 load, 2 LWLock, 3 page, 4 statement, 5 wait event, 6 database
     wait_event_type text,                -- CPU: it did not wait
     wait_event      text,
     lwlock_mode     text,
@@ -221,7 +221,7 @@ CREATE TABLE lock_history.dim (
     relation        oid,
     object          text,                -- its name
     fork            text,
-    block           bigint
+    object_kind     text                 -- of the relation
 ) PARTITION BY LIST (seg);
 
 -- What was sampled in one second of the clock; none where nobody was active and
@@ -297,6 +297,52 @@ CREATE TABLE lock_history.anomaly (
     root_pid        integer
 ) PARTITION BY LIST (seg);
 
+-- LWLocks that were waited for in one second; none where nobody waited.  All
+-- arrays run in parallel.
+CREATE TABLE lock_history.lwlock (
+    seg            smallint NOT NULL,
+    node_id        integer NOT NULL,
+    run            bigint NOT NULL,
+    at             timestamptz NOT NULL,
+    sampled_ms     integer NOT NULL,     -- real time that the samples stand for
+    dims           integer[] NOT NULL,
+    wait_ms        integer[] NOT NULL,   -- session time
+    waits          integer[] NOT NULL,   -- that ended
+    waiters_max    smallint[] NOT NULL,  -- at one sample
+    held_exclusive real[] NOT NULL,      -- share of the time with an exclusive holder; null: not known
+    shared_holders real[] NOT NULL       -- average; null: not known
+) PARTITION BY LIST (seg);
+
+-- Pages that were waited for in one second; none where nobody waited.  All
+-- arrays run in parallel; without a relation in the dictionary: not found.
+CREATE TABLE lock_history.page (
+    seg            smallint NOT NULL,
+    node_id        integer NOT NULL,
+    run            bigint NOT NULL,
+    at             timestamptz NOT NULL,
+    sampled_ms     integer NOT NULL,
+    dims           integer[] NOT NULL,
+    blocks         bigint[] NOT NULL,    -- null: several, or not found
+    wait_ms        integer[] NOT NULL,   -- as in lwlock
+    waits          integer[] NOT NULL,
+    waiters_max    smallint[] NOT NULL,
+    held_exclusive real[] NOT NULL,
+    shared_holders real[] NOT NULL
+) PARTITION BY LIST (seg);
+
+-- How long the waits were that ended in one minute (several rows of a minute add
+-- up); none where none did.  All arrays run in parallel.
+CREATE TABLE lock_history.wait_length (
+    seg      smallint NOT NULL,
+    node_id  integer NOT NULL,
+    run      bigint NOT NULL,
+    at       timestamptz NOT NULL,       -- begin of the minute
+    dims     integer[] NOT NULL,
+    buckets  smallint[] NOT NULL,        -- 0: below 1 ms; n: from 2^(n-1) ms on, below 2^n ms
+    waits    integer[] NOT NULL,
+    total_ms real[] NOT NULL
+) PARTITION BY LIST (seg);
+
 -- Times about which the history is silent.
 CREATE TABLE lock_history.gap (
     seg     smallint NOT NULL,
@@ -342,7 +388,7 @@ DECLARE
     parent text;
     s      integer;
 BEGIN
-    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'deadlock', 'anomaly', 'dim', 'second', 'fastpath', 'hungry', 'gap', 'health_minute'] LOOP
+    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'deadlock', 'anomaly', 'dim', 'second', 'lwlock', 'page', 'wait_length', 'fastpath', 'hungry', 'gap', 'health_minute'] LOOP
         FOR s IN 0..7 LOOP
             EXECUTE pg_catalog.format(
                 'CREATE TABLE lock_history.%I PARTITION OF lock_history.%I FOR VALUES IN (%s)
@@ -367,6 +413,9 @@ CREATE INDEX ON lock_history.episode (wait_start, wait_end, wait_id);   -- the l
 CREATE INDEX ON lock_history.short_wait (at);
 CREATE INDEX ON lock_history.second (at);
 CREATE INDEX ON lock_history.fastpath (at);
+CREATE INDEX ON lock_history.lwlock (at);
+CREATE INDEX ON lock_history.page (at);
+CREATE INDEX ON lock_history.wait_length (at);
 
 -- Columns are described where they are defined, above: tables are read by
 -- the views only.
@@ -385,5 +434,8 @@ COMMENT ON TABLE lock_history.fastpath IS 'internal: use of the fast path by sec
 COMMENT ON TABLE lock_history.hungry IS 'internal: statements with most relation locks by minute';
 COMMENT ON TABLE lock_history.anomaly IS 'internal: times of unusual load';
 COMMENT ON TABLE lock_history.detector IS 'internal: what is known of the usual load, by node';
+COMMENT ON TABLE lock_history.lwlock IS 'internal: waits for LWLocks by second';
+COMMENT ON TABLE lock_history.page IS 'internal: waits for pages by second';
+COMMENT ON TABLE lock_history.wait_length IS 'internal: lengths of waits by minute';
 COMMENT ON TABLE lock_history.gap IS 'internal: times not watched';
 COMMENT ON TABLE lock_history.health_minute IS 'internal: cost of watching by minute';

@@ -48,6 +48,21 @@ COMMENT ON FUNCTION lock_history.check_change() IS
     'internal: fails where a change of the history would go wrong, by an old snapshot or a publication';
 REVOKE ALL ON FUNCTION lock_history.check_change() FROM PUBLIC;
 
+-- Numbers of the dictionary are those of a segment (store/dims.go: no more than
+-- 50 000); these are those of all.
+CREATE FUNCTION lock_history.kept_numbers(seg smallint, numbers integer[])
+RETURNS integer[]
+LANGUAGE sql IMMUTABLE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT ARRAY(SELECT kept_numbers.seg * 16777216 + n.number
+                 FROM unnest(kept_numbers.numbers) WITH ORDINALITY AS n(number, place)
+                 ORDER BY n.place)
+$$;
+COMMENT ON FUNCTION lock_history.kept_numbers(smallint, integer[]) IS
+    'internal: numbers of the dictionary as keep() stores them';
+REVOKE ALL ON FUNCTION lock_history.kept_numbers(smallint, integer[]) FROM PUBLIC;
+
 CREATE FUNCTION lock_history.keep(since timestamptz, until timestamptz, name text, node text DEFAULT NULL)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
@@ -66,6 +81,7 @@ DECLARE
     waits       bigint;
     short_waits bigint;
     seconds     bigint;
+    first_second timestamptz := pg_catalog.date_trunc('second', keep.since);
     bytes       bigint;
 BEGIN
     IF keep.since IS NULL OR keep.until IS NULL THEN
@@ -199,76 +215,63 @@ BEGIN
     GET DIAGNOSTICS short_waits = ROW_COUNT;
 
     -- The numbers of several segments come together in one dictionary.
-    WITH loaded AS MATERIALIZED (
-        SELECT s.seg, s.run, s.at, s.sampled_ms, s.clients, s.active, s.idle_in_transaction, s.waiting, s.dims, s.load_ms
-        FROM lock_history.second AS s
-        WHERE s.seg < 8 AND s.node_id = source.node_id AND s.at BETWEEN pg_catalog.date_trunc('second', keep.since) AND keep.until
-    ), word AS MATERIALIZED (
-        SELECT n.seg, n.dim_id, pg_catalog.row_number() OVER (ORDER BY n.seg, n.dim_id)::integer AS kept_dim_id
-        FROM (SELECT DISTINCT l.seg, e.dim_id FROM loaded AS l CROSS JOIN LATERAL pg_catalog.unnest(l.dims) AS e(dim_id)) AS n
-    ), dictionary AS (
-        INSERT INTO lock_history.kept_dim (
-            seg, node_id, dim_id, kind, wait_event_type, wait_event, lwlock_mode, backend_type, datid, datname,
-            usesysid, usename, query_id, instance, relation, object, fork, block)
-        SELECT 8, -new_id, w.kept_dim_id, d.kind, d.wait_event_type, d.wait_event, d.lwlock_mode, d.backend_type, d.datid, d.datname,
-               d.usesysid, d.usename, d.query_id, d.instance, d.relation, d.object, d.fork, d.block
-        FROM word AS w
-        JOIN lock_history.dim AS d ON d.seg = w.seg AND d.dim_id = w.dim_id AND (d.node_id = source.node_id) IS TRUE
-    )
-    INSERT INTO lock_history.kept_second (
-        seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms)
-    SELECT 8, -new_id, l.run, l.at, l.sampled_ms, l.clients, l.active, l.idle_in_transaction, l.waiting,
-           ARRAY(SELECT w.kept_dim_id
-                 FROM pg_catalog.unnest(l.dims) WITH ORDINALITY AS e(dim_id, place)
-                 JOIN word AS w ON w.seg = l.seg AND w.dim_id = e.dim_id
-                 ORDER BY e.place), l.load_ms
-    FROM loaded AS l;
+    INSERT INTO lock_history.kept_second (seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms)
+    SELECT 8, -new_id, s.run, s.at, s.sampled_ms, s.clients, s.active, s.idle_in_transaction, s.waiting,
+           lock_history.kept_numbers(s.seg, s.dims), s.load_ms
+    FROM lock_history.second AS s
+    WHERE s.seg < 8 AND s.node_id = source.node_id AND s.at BETWEEN first_second AND keep.until;
     GET DIAGNOSTICS seconds = ROW_COUNT;
 
-    -- The numbers of the dictionary mean something else in each segment: here they
-    -- are new ones, below 0.
-    WITH path AS MATERIALIZED (
-        SELECT f.seg, f.run, f.at, f.server_version_num, f.max_locks, f.slots, f.dims, f.sessions, f.slots_max, f.sessions_full, f.spilled_max
-        FROM lock_history.fastpath AS f
-        WHERE f.seg < 8 AND f.node_id = source.node_id AND f.at BETWEEN keep.since - interval '1 s' AND keep.until
-    ), hungry AS MATERIALIZED (
-        SELECT h.seg, h.run, h.at, h.last_at, h.server_version_num, h.max_locks, h.slots, h.dims, h.locks_max, h.slots_max, h.spilled_max,
-               h.looks, h.looks_full, h.sessions
-        FROM lock_history.hungry AS h
-        WHERE h.seg < 8 AND h.node_id = source.node_id AND h.at <= keep.until AND h.last_at >= keep.since - interval '1 s'
-    ), number AS MATERIALIZED (
-        SELECT u.seg, u.dim_id, -(pg_catalog.row_number() OVER (ORDER BY u.seg, u.dim_id))::integer AS new_dim
-        FROM (SELECT p.seg, d.dim_id FROM path AS p CROSS JOIN LATERAL pg_catalog.unnest(p.dims) AS d(dim_id)
-              UNION
-              SELECT h.seg, d.dim_id FROM hungry AS h CROSS JOIN LATERAL pg_catalog.unnest(h.dims) AS d(dim_id)) AS u
-    ), word AS (
-        INSERT INTO lock_history.kept_dim (
-            seg, node_id, dim_id, kind, wait_event_type, wait_event, lwlock_mode, backend_type, datid, datname,
-            usesysid, usename, query_id, instance, relation, object, fork, block)
-        SELECT 8, -new_id, n.new_dim, d.kind, d.wait_event_type, d.wait_event, d.lwlock_mode, d.backend_type, d.datid, d.datname,
-               d.usesysid, d.usename, d.query_id, d.instance, d.relation, d.object, d.fork, d.block
-        FROM number AS n
-        JOIN lock_history.dim AS d ON d.seg = n.seg AND d.dim_id = n.dim_id AND (d.node_id = source.node_id) IS TRUE
-    ), kept_path AS (
-        INSERT INTO lock_history.kept_fastpath (
-            seg, node_id, run, at, server_version_num, max_locks, slots, dims, sessions, slots_max, sessions_full, spilled_max)
-        SELECT 8, -new_id, p.run, p.at, p.server_version_num, p.max_locks, p.slots,
-               ARRAY(SELECT n.new_dim
-                     FROM pg_catalog.unnest(p.dims) WITH ORDINALITY AS d(dim_id, place)
-                     JOIN number AS n ON n.seg = p.seg AND n.dim_id = d.dim_id
-                     ORDER BY d.place),
-               p.sessions, p.slots_max, p.sessions_full, p.spilled_max
-        FROM path AS p
-    )
+    INSERT INTO lock_history.kept_lwlock (seg, node_id, run, at, sampled_ms, dims, wait_ms, waits, waiters_max, held_exclusive, shared_holders)
+    SELECT 8, -new_id, l.run, l.at, l.sampled_ms, lock_history.kept_numbers(l.seg, l.dims),
+           l.wait_ms, l.waits, l.waiters_max, l.held_exclusive, l.shared_holders
+    FROM lock_history.lwlock AS l
+    WHERE l.seg < 8 AND l.node_id = source.node_id AND l.at BETWEEN first_second AND keep.until;
+
+    INSERT INTO lock_history.kept_page (seg, node_id, run, at, sampled_ms, dims, blocks, wait_ms, waits, waiters_max, held_exclusive, shared_holders)
+    SELECT 8, -new_id, p.run, p.at, p.sampled_ms, lock_history.kept_numbers(p.seg, p.dims),
+           p.blocks, p.wait_ms, p.waits, p.waiters_max, p.held_exclusive, p.shared_holders
+    FROM lock_history.page AS p
+    WHERE p.seg < 8 AND p.node_id = source.node_id AND p.at BETWEEN first_second AND keep.until;
+
+    INSERT INTO lock_history.kept_wait_length (seg, node_id, run, at, dims, buckets, waits, total_ms)
+    SELECT 8, -new_id, w.run, w.at, lock_history.kept_numbers(w.seg, w.dims), w.buckets, w.waits, w.total_ms
+    FROM lock_history.wait_length AS w
+    WHERE w.seg < 8 AND w.node_id = source.node_id AND w.at > keep.since - interval '1 min' AND w.at <= keep.until;
+
+    INSERT INTO lock_history.kept_fastpath (
+        seg, node_id, run, at, server_version_num, max_locks, slots, dims, sessions, slots_max, sessions_full, spilled_max)
+    SELECT 8, -new_id, f.run, f.at, f.server_version_num, f.max_locks, f.slots, lock_history.kept_numbers(f.seg, f.dims),
+           f.sessions, f.slots_max, f.sessions_full, f.spilled_max
+    FROM lock_history.fastpath AS f
+    WHERE f.seg < 8 AND f.node_id = source.node_id AND f.at BETWEEN first_second AND keep.until;
+
     INSERT INTO lock_history.kept_hungry (
         seg, node_id, run, at, last_at, server_version_num, max_locks, slots, dims, locks_max, slots_max, spilled_max, looks, looks_full, sessions)
-    SELECT 8, -new_id, h.run, h.at, h.last_at, h.server_version_num, h.max_locks, h.slots,
-           ARRAY(SELECT n.new_dim
-                 FROM pg_catalog.unnest(h.dims) WITH ORDINALITY AS d(dim_id, place)
-                 JOIN number AS n ON n.seg = h.seg AND n.dim_id = d.dim_id
-                 ORDER BY d.place),
+    SELECT 8, -new_id, h.run, h.at, h.last_at, h.server_version_num, h.max_locks, h.slots, lock_history.kept_numbers(h.seg, h.dims),
            h.locks_max, h.slots_max, h.spilled_max, h.looks, h.looks_full, h.sessions
-    FROM hungry AS h;
+    FROM lock_history.hungry AS h
+    WHERE h.seg < 8 AND h.node_id = source.node_id AND h.at <= keep.until AND h.last_at >= first_second;
+
+    INSERT INTO lock_history.kept_dim (
+        seg, node_id, dim_id, kind, wait_event_type, wait_event, lwlock_mode, backend_type, datid, datname, usesysid, usename, query_id,
+        instance, relation, object, fork, object_kind)
+    SELECT 8, -new_id, n.kept_id, d.kind, d.wait_event_type, d.wait_event, d.lwlock_mode, d.backend_type, d.datid, d.datname,
+           d.usesysid, d.usename, d.query_id, d.instance, d.relation, d.object, d.fork, d.object_kind
+    FROM lock_history.dim AS d
+    CROSS JOIN LATERAL pg_catalog.unnest(lock_history.kept_numbers(d.seg, ARRAY[d.dim_id])) AS n(kept_id)
+    WHERE d.seg < 8 AND d.node_id = source.node_id
+      AND n.kept_id IN (SELECT pg_catalog.unnest(s.dims) FROM lock_history.kept_second AS s WHERE s.node_id = -new_id
+                        UNION ALL
+                        SELECT pg_catalog.unnest(l.dims) FROM lock_history.kept_lwlock AS l WHERE l.node_id = -new_id
+                        UNION ALL
+                        SELECT pg_catalog.unnest(p.dims) FROM lock_history.kept_page AS p WHERE p.node_id = -new_id
+                        UNION ALL
+                        SELECT pg_catalog.unnest(w.dims) FROM lock_history.kept_wait_length AS w WHERE w.node_id = -new_id
+                        UNION ALL
+                        SELECT pg_catalog.unnest(f.dims) FROM lock_history.kept_fastpath AS f WHERE f.node_id = -new_id
+                        UNION ALL
+                        SELECT pg_catalog.unnest(h.dims) FROM lock_history.kept_hungry AS h WHERE h.node_id = -new_id);
 
     -- as shown, with those that last
     INSERT INTO lock_history.kept_anomaly (
@@ -280,6 +283,8 @@ BEGIN
     WHERE a.node = source.node AND a.started_at <= keep.until AND (a.ended_at IS NULL OR a.ended_at >= keep.since);
 
     IF waits = 0 AND short_waits = 0 AND seconds = 0
+       AND NOT EXISTS (SELECT FROM lock_history.kept_lwlock AS l WHERE l.node_id = -new_id)
+       AND NOT EXISTS (SELECT FROM lock_history.kept_page AS p WHERE p.node_id = -new_id)
        AND NOT EXISTS (SELECT FROM lock_history.kept_deadlock AS d WHERE d.node_id = -new_id)
        AND NOT EXISTS (SELECT FROM lock_history.kept_fastpath AS f WHERE f.node_id = -new_id)
        AND NOT EXISTS (SELECT FROM lock_history.kept_anomaly AS a WHERE a.node_id = -new_id) THEN
@@ -319,11 +324,25 @@ BEGIN
           UNION ALL
           SELECT pg_catalog.pg_column_size(f) FROM lock_history.kept_fastpath AS f WHERE f.node_id = -new_id
           UNION ALL
+          SELECT pg_catalog.pg_column_size(o) FROM lock_history.kept_lwlock AS o WHERE o.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(p) FROM lock_history.kept_page AS p WHERE p.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(w) FROM lock_history.kept_wait_length AS w WHERE w.node_id = -new_id
+          UNION ALL
           SELECT pg_catalog.pg_column_size(u) FROM lock_history.kept_hungry AS u WHERE u.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(a) FROM lock_history.kept_anomaly AS a WHERE a.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(g) FROM lock_history.kept_gap AS g WHERE g.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(w) FROM lock_history.kept_lwlock AS w WHERE w.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(p) FROM lock_history.kept_page AS p WHERE p.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(l) FROM lock_history.kept_wait_length AS l WHERE l.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(m) FROM lock_history.kept_dim AS m WHERE m.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(h) FROM lock_history.kept_health_minute AS h WHERE h.node_id = -new_id) AS l;
 
@@ -390,6 +409,9 @@ BEGIN
     DELETE FROM lock_history.kept_fastpath AS f WHERE f.node_id = -old_id;
     DELETE FROM lock_history.kept_hungry AS u WHERE u.node_id = -old_id;
     DELETE FROM lock_history.kept_anomaly AS a WHERE a.node_id = -old_id;
+    DELETE FROM lock_history.kept_lwlock AS w WHERE w.node_id = -old_id;
+    DELETE FROM lock_history.kept_page AS p WHERE p.node_id = -old_id;
+    DELETE FROM lock_history.kept_wait_length AS g WHERE g.node_id = -old_id;
     DELETE FROM lock_history.kept_gap AS g WHERE g.node_id = -old_id;
     DELETE FROM lock_history.kept_health_minute AS h WHERE h.node_id = -old_id;
 END

@@ -47,7 +47,11 @@ FROM (VALUES
     (18, 'fast_path', 'SELECT * FROM lock_history.fast_path'),
     (19, 'lock_hungry_queries', 'SELECT * FROM lock_history.lock_hungry_queries'),
     (20, 'fast_path_advice', 'SELECT * FROM lock_history.fast_path_advice()'),
-    (21, 'anomalies', 'SELECT * FROM lock_history.anomalies')
+    (21, 'anomalies', 'SELECT * FROM lock_history.anomalies'),
+    (22, 'lwlocks', 'SELECT * FROM lock_history.lwlocks'),
+    (23, 'lwlock_profile', 'SELECT * FROM lock_history.lwlock_profile()'),
+    (24, 'hot_pages', 'SELECT * FROM lock_history.hot_pages'),
+    (25, 'wait_histogram', 'SELECT * FROM lock_history.wait_histogram')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
@@ -73,7 +77,10 @@ FROM (VALUES
     (14, 'fast_path', 'SELECT * FROM lock_history.fast_path'),
     (15, 'lock_hungry_queries', 'SELECT * FROM lock_history.lock_hungry_queries'),
     (16, 'fast_path_advice', 'SELECT * FROM lock_history.fast_path_advice()'),
-    (17, 'anomalies', 'SELECT * FROM lock_history.anomalies')
+    (17, 'anomalies', 'SELECT * FROM lock_history.anomalies'),
+    (18, 'lwlocks', 'SELECT * FROM lock_history.lwlocks'),
+    (19, 'hot_pages', 'SELECT * FROM lock_history.hot_pages'),
+    (20, 'wait_histogram', 'SELECT * FROM lock_history.wait_histogram')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;

@@ -128,10 +128,19 @@ prepare_fault_installation() {
 	}
 }
 
+# Functions that hold locks of the server, for the tests of what is seen of them.
+prepare_hold_module() {
+	local log=$THROWAWAY/hold.log
+	make --no-print-directory -C test/module install PG_CONFIG="$SYSTEM_PG_CONFIG" DESTDIR="$THROWAWAY" >"$log" 2>&1 || {
+		cat "$log"
+		return 1
+	}
+}
+
 run_tap() {
 	headline "TAP tests"
 	local bindir out=$THROWAWAY/tap.out script tests
-	prepare_fault_installation || { count tap 0 1; return; }
+	prepare_fault_installation && prepare_hold_module || { count tap 0 1; return; }
 	bindir=$("$SYSTEM_PG_CONFIG" --bindir)
 	mkdir -p "$THROWAWAY/tap"
 	own "$THROWAWAY/tap"

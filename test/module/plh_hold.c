@@ -1,0 +1,167 @@
+/*
+ * plh_hold.c
+ *		For tests: holds an LWLock, or a page, for some time.
+ *
+ * Everybody who needs what is held waits, and nothing can end that early. Not
+ * for a server that is used.
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "access/relation.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/ipc.h"
+#include "storage/lock.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "utils/builtins.h"
+#include "utils/rel.h"
+#include "utils/wait_event.h"
+
+PG_MODULE_MAGIC;
+
+#define OWN_TRANCHE "plh_hold"
+#define OWN_LOCKS 3
+
+static shmem_request_hook_type previous_request_hook = NULL;
+
+static void
+request_locks(void)
+{
+	if (previous_request_hook)
+		previous_request_hook();
+	RequestNamedLWLockTranche(OWN_TRANCHE, OWN_LOCKS);
+}
+
+void		_PG_init(void);
+
+void
+_PG_init(void)
+{
+	previous_request_hook = shmem_request_hook;
+	shmem_request_hook = request_locks;
+}
+
+static LWLockMode
+mode_of(text *word)
+{
+	return strcmp(text_to_cstring(word), "shared") == 0 ? LW_SHARED : LW_EXCLUSIVE;
+}
+
+/* Tells by an empty file that it is held, and keeps it. */
+static void
+stay(text *mark, double seconds)
+{
+	close(open(text_to_cstring(mark), O_CREAT | O_WRONLY, 0600));
+	pg_usleep((long) (seconds * 1000000));
+}
+
+/* The locks of the tranche; *n how many. */
+static LWLockPadded *
+locks_of(const char *name, int *n)
+{
+	int			i;
+
+	*n = 1;
+	for (i = 0; i < NUM_INDIVIDUAL_LWLOCKS; i++)
+		if (strcmp(GetLWLockIdentifier(PG_WAIT_LWLOCK, (uint16) i), name) == 0)
+			return &MainLWLockArray[i];
+	if (strcmp(name, "BufferMapping") == 0)
+	{
+		*n = NUM_BUFFER_PARTITIONS;
+		return &MainLWLockArray[BUFFER_MAPPING_LWLOCK_OFFSET];
+	}
+	if (strcmp(name, "LockManager") == 0)
+	{
+		*n = NUM_LOCK_PARTITIONS;
+		return &MainLWLockArray[LOCK_MANAGER_LWLOCK_OFFSET];
+	}
+	if (strcmp(name, "PredicateLockManager") == 0)
+	{
+		*n = NUM_PREDICATELOCK_PARTITIONS;
+		return &MainLWLockArray[PREDICATELOCK_MANAGER_LWLOCK_OFFSET];
+	}
+	*n = OWN_LOCKS;
+	return GetNamedLWLockTranche(name);
+}
+
+/* hold_lwlock(tranche, number, mode, seconds, mark): number -1 means all of them. */
+PG_FUNCTION_INFO_V1(hold_lwlock);
+Datum
+hold_lwlock(PG_FUNCTION_ARGS)
+{
+	int			n;
+	LWLockPadded *locks = locks_of(text_to_cstring(PG_GETARG_TEXT_PP(0)), &n);
+	int			number = PG_GETARG_INT32(1);
+	LWLockMode	mode = mode_of(PG_GETARG_TEXT_PP(2));
+	int			i;
+
+	for (i = 0; i < n; i++)
+		if (number < 0 || i == number)
+			LWLockAcquire(&locks[i].lock, mode);
+	stay(PG_GETARG_TEXT_PP(4), PG_GETARG_FLOAT8(3));
+	for (i = n - 1; i >= 0; i--)
+		if (number < 0 || i == number)
+			LWLockRelease(&locks[i].lock);
+	PG_RETURN_VOID();
+}
+
+/* hold_fast_path(pid, seconds, mark) */
+PG_FUNCTION_INFO_V1(hold_fast_path);
+Datum
+hold_fast_path(PG_FUNCTION_ARGS)
+{
+	PGPROC	   *proc = BackendPidGetProc(PG_GETARG_INT32(0));
+
+	if (proc == NULL)
+		elog(ERROR, "no such process");
+	LWLockAcquire(&proc->fpInfoLock, LW_EXCLUSIVE);
+	stay(PG_GETARG_TEXT_PP(2), PG_GETARG_FLOAT8(1));
+	LWLockRelease(&proc->fpInfoLock);
+	PG_RETURN_VOID();
+}
+
+/* hold_page(relation, block, mode, seconds, mark) */
+PG_FUNCTION_INFO_V1(hold_page);
+Datum
+hold_page(PG_FUNCTION_ARGS)
+{
+	Relation	relation = relation_open(PG_GETARG_OID(0), AccessShareLock);
+	Buffer		buffer = ReadBuffer(relation, (BlockNumber) PG_GETARG_INT32(1));
+
+	LockBuffer(buffer, mode_of(PG_GETARG_TEXT_PP(2)) == LW_SHARED ? BUFFER_LOCK_SHARE : BUFFER_LOCK_EXCLUSIVE);
+	stay(PG_GETARG_TEXT_PP(4), PG_GETARG_FLOAT8(3));
+	UnlockReleaseBuffer(buffer);
+	relation_close(relation, AccessShareLock);
+	PG_RETURN_VOID();
+}
+
+/* pin_page(relation, block, seconds, mark): pinned and not locked */
+PG_FUNCTION_INFO_V1(pin_page);
+Datum
+pin_page(PG_FUNCTION_ARGS)
+{
+	Relation	relation = relation_open(PG_GETARG_OID(0), AccessShareLock);
+	Buffer		buffer = ReadBuffer(relation, (BlockNumber) PG_GETARG_INT32(1));
+
+	stay(PG_GETARG_TEXT_PP(3), PG_GETARG_FLOAT8(2));
+	ReleaseBuffer(buffer);
+	relation_close(relation, AccessShareLock);
+	PG_RETURN_VOID();
+}
+
+/* lock_partition(relation): in which partition of the lock manager its lock is */
+PG_FUNCTION_INFO_V1(lock_partition);
+Datum
+lock_partition(PG_FUNCTION_ARGS)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, PG_GETARG_OID(0));
+	PG_RETURN_INT32((int32) LockHashPartition(LockTagHashCode(&tag)));
+}
