@@ -99,6 +99,7 @@ typedef struct PlhWake
 	uint32_t	last_sweep_ns;	/* the sweep this answer comes from; not in sweep_hist */
 	uint32_t	last_was_tick;	/* 1 when that sweep was a due tick, not an extra one */
 	uint32_t	sweep_hist[PLH_HIST_BUCKETS];	/* the quiet sweeps before it */
+	uint32_t	hold_hist[PLH_HIST_BUCKETS];	/* time each of partitions_taken was held */
 } PlhWake;
 
 /* ---- the heavyweight wait graph ---- */

@@ -30,10 +30,11 @@
 #include "compat.h"
 
 /*
- * Time between two looks, whatever the period of sampling.  A look fetches a
- * cache line that its process writes with each lock, which costs both some 100
- * ns.  At each tick of 10 ms that would be felt by nobody but add up; one look a second
- * would meet few transactions of a millisecond.
+ * Time between two looks, whatever the period of sampling.  Of 100 idle
+ * sessions one takes 0.7 us; of 100 in transactions with no slot left 33 us, a
+ * walk over 16 partitions included.  More often adds up to more than the sweeps
+ * (and each look fetches a cache line that its process is about to write); one
+ * a second would meet few transactions of a millisecond.
  */
 #define LOOK_EVERY_NS (100 * INT64CONST(1000000))
 
@@ -201,6 +202,7 @@ walk_own_locks(PGPROC *proc, uint32 lxid, uint32 database, PlhWake *wake)
 	for (partition = 0; partition < NUM_LOCK_PARTITIONS; partition++)
 	{
 		LWLock	   *lock = &MainLWLockArray[LOCK_MANAGER_LWLOCK_OFFSET + partition].lock;
+		int64		since;
 
 		if (!plh_has_own_proclocks(proc, partition))
 			continue;
@@ -209,9 +211,11 @@ walk_own_locks(PGPROC *proc, uint32 lxid, uint32 database, PlhWake *wake)
 			busy++;
 			continue;
 		}
+		since = plh_monotonic_ns();
 		taken++;
 		n += count_spilled(proc, partition, database);
 		LWLockRelease(lock);
+		plh_hist_add(wake->hold_hist, (uint64) (plh_monotonic_ns() - since));
 	}
 	fastpath->taken_here += taken;
 	wake->partitions_taken += taken;

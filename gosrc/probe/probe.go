@@ -229,6 +229,7 @@ func (t *Table) Wait(period time.Duration, deadline sampler.Monotonic, track sam
 	wake.LastWasTick = w.last_was_tick != 0
 	for i := range wake.Sweeps {
 		wake.Sweeps[i] = uint32(w.sweep_hist[i])
+		wake.Holds[i] = uint32(w.hold_hist[i])
 	}
 	return int(w.n_found), t.result("wait", rc)
 }

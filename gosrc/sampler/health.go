@@ -84,6 +84,7 @@ func (m *healthMeter) ticks(w *Wake, period time.Duration) {
 	h.TicksMissed += w.TicksMissed
 	h.PartitionsTaken += w.PartitionsTaken
 	h.PartitionsBusy += w.PartitionsBusy
+	m.holds.Merge(&w.Holds)
 	m.probes.Merge(&w.Sweeps)
 }
 

@@ -73,6 +73,7 @@ type Wake struct {
 	// Partition locks taken to count locks beyond the fast path.
 	PartitionsTaken int64
 	PartitionsBusy  int64
+	Holds           Histogram // time that each was held
 
 	LastSweep   time.Duration
 	LastWasTick bool

@@ -105,7 +105,9 @@ func (s *server) Wait(period time.Duration, deadline Monotonic, track Track, kno
 		}
 		w.Now, w.NowNs = s.wall(), Monotonic(s.now)
 		w.PartitionsTaken += s.partitions
-		s.partitions = 0
+		for ; s.partitions > 0; s.partitions-- {
+			w.Holds.Add(time.Microsecond)
+		}
 		n := 0
 		if period > 0 {
 			w.TicksDone++
