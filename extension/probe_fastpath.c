@@ -162,8 +162,9 @@ can_walk(int64 now_ns)
 /*
  * Partition lock held.  Counts relations, as a slot does, whatever modes are
  * held of one.  Left out is what would not have got a slot anyway: strong
- * modes, shared relations (which are of no database), and what somebody asks a
- * strong mode of: that is moved out of the slots.
+ * modes, shared relations (which are of no database), and what somebody else
+ * holds in a strong mode.  What somebody waits for in one counts: a lock that is
+ * moved out of a slot for that leaves it empty, and the process is not full.
  */
 static int32
 count_spilled(PGPROC *proc, int32 partition, uint32 database)
@@ -181,7 +182,7 @@ count_spilled(PGPROC *proc, int32 partition, uint32 database)
 
 		if (entry->holdMask != 0 && (entry->holdMask & ~weak) == 0 &&
 			lock->tag.locktag_type == LOCKTAG_RELATION && lock->tag.locktag_field1 == database &&
-			((lock->grantMask | lock->waitMask) & strong) == 0)
+			(lock->grantMask & strong) == 0)
 			n++;
 	}
 	return n;
