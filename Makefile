@@ -164,7 +164,7 @@ FUZZ_TIME ?= 20s
 fuzz:
 	@test/tools/fuzz.sh $(FUZZ_TIME)
 bench: deps
-	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(or $(filter reading callbacks,$(CASE)),run).sh
+	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(or $(filter reading callbacks load_size,$(CASE)),run).sh
 
 # ---- style ----
 
@@ -201,6 +201,7 @@ help:
 	@echo 'make bench          what watching costs, measured'
 	@echo '                    make bench CASE=reading: what reading a full ring costs'
 	@echo '                    make bench CASE=callbacks: what noting failed waits costs sessions'
+	@echo '                    make bench CASE=load_size: what load takes on disk by second'
 	@echo 'make lint           gofmt, go vet, C warnings as errors, check-docs'
 	@echo 'make check-docs     settings and columns against doc/'
 	@echo 'make fmt            gofmt -w'

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/jackc/pgx/v5"
 
@@ -10,7 +11,8 @@ import (
 )
 
 // maxDims bounds the dictionary of one segment, 150 bytes a row and as much of
-// memory. Beyond it statements, then roles and databases are not told apart.
+// memory. Beyond it statements, then roles and databases are not told apart, so
+// that a few more may come; all of them fit two bytes.
 const maxDims = 50_000
 
 // dimension is what seconds are told apart by: a row of the dictionary.
@@ -49,8 +51,8 @@ const (
 // not outlive what it describes.
 type dimensions struct {
 	ids   map[dimension]int32
-	last  int32
-	added []dimension // not yet in the table; ids last-len(added)+1 to last
+	last  uint16      // number given out last; stored as int16, see number
+	added []dimension // not yet in the table; numbers last-len(added)+1 to last
 }
 
 func newDimensions() *dimensions { return &dimensions{ids: make(map[dimension]int32)} }
@@ -71,11 +73,17 @@ func (n *dimensions) id(d dimension) int32 {
 	if id, ok := n.ids[d]; ok {
 		return id
 	}
+	if n.last == math.MaxUint16 {
+		return 0 // no row has this number: what is left over is not told
+	}
 	n.last++
-	n.ids[d] = n.last
+	n.ids[d] = number(n.last)
 	n.added = append(n.added, d)
-	return n.last
+	return n.ids[d]
 }
+
+// number is n as it is stored: two bytes with a sign.
+func number(n uint16) int32 { return int32(int16(n)) }
 
 // dimensionsOf returns the dictionary of segment seg, read from the table unless
 // it is known or the segment is new. It counts as known when the rows are in.
@@ -103,7 +111,7 @@ func (s *session) dimensionsOf(ctx context.Context, seg int, isNew bool) (*dimen
 	_, err = pgx.ForEachRow(rows, []any{&id, &d.kind, &d.eventType, &d.event, &d.mode, &d.backendType, &d.database, &d.datname,
 		&d.role, &d.usename, &d.queryID, &d.instance, &d.relation, &d.object, &d.fork, &d.block}, func() error {
 		n.ids[d] = id
-		n.last = max(n.last, id)
+		n.last = max(n.last, uint16(id))
 		return nil
 	})
 	if err != nil {
@@ -114,10 +122,10 @@ func (s *session) dimensionsOf(ctx context.Context, seg int, isNew bool) (*dimen
 
 // rows returns what the table lacks.
 func (n *dimensions) rows(r *rowSet) {
-	first := n.last - int32(len(n.added)) + 1
+	first := n.last - uint16(len(n.added)) + 1
 	for i := range n.added {
 		d := &n.added[i]
-		r.add("dim", nil, r.nodeID, first+int32(i), int16(d.kind), text(d.eventType), text(d.event), text(d.mode), text(d.backendType),
+		r.add("dim", nil, r.nodeID, number(first+uint16(i)), int16(d.kind), text(d.eventType), text(d.event), text(d.mode), text(d.backendType),
 			nonZero(d.database), text(d.datname), nonZero(d.role), text(d.usename), nonZero(d.queryID),
 			text(d.instance), nonZero(d.relation), text(d.object), text(d.fork), block(d))
 	}

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"math"
 	"net/netip"
 	"time"
 
@@ -42,7 +43,7 @@ func columnsOf(leaf string) []string {
 		return []string{"seg", "node_id", "dim_id", "kind", "wait_event_type", "wait_event", "lwlock_mode", "backend_type", "datid", "datname",
 			"usesysid", "usename", "query_id", "instance", "relation", "object", "fork", "block"}
 	case "second":
-		return []string{"seg", "node_id", "run", "at", "sampled_ms", "clients", "active", "idle_in_transaction", "waiting", "dims", "load_ms"}
+		return []string{"seg", "node_id", "run", "at", "sampled_ms", "clients", "active", "idle_in_transaction", "waiting", "dims", "load_ms", "carry"}
 	case "gap":
 		return []string{"seg", "node_id", "run", "began", "ended", "reason", "lost", "detail"}
 	default: // health_minute
@@ -263,26 +264,34 @@ func (r *rowSet) deadlock(d *history.Deadlock) {
 	}
 }
 
+// carryMs is the session time that does not fit into two bytes any more.
+const carryMs = math.MaxInt16 + 1
+
 func (r *rowSet) second(s *history.Second) {
-	dims, ms := make([]int32, 0, len(s.Loads)), make([]int32, 0, len(s.Loads))
+	dims, ms := make([]int16, 0, len(s.Loads)), make([]int16, 0, len(s.Loads))
+	var carry []int16 // nil as long as there is none: null
 	for i := range s.Loads {
 		l := &s.Loads[i]
-		n := int32(l.Time.Round(time.Millisecond) / time.Millisecond)
+		n := l.Time.Round(time.Millisecond) / time.Millisecond
 		if n == 0 {
 			continue // of a tick that came at once after another
 		}
-		ms = append(ms, n)
-		dims = append(dims, r.dims.id(dimension{
+		if over := n / carryMs; over > 0 || carry != nil {
+			carry = append(carry, make([]int16, len(ms)-len(carry))...)
+			carry = append(carry, int16(min(over, math.MaxInt16))) // a million sessions
+		}
+		ms = append(ms, int16(n%carryMs))
+		dims = append(dims, int16(r.dims.id(dimension{
 			kind: loadDim, eventType: l.EventType, event: l.Event, mode: l.Mode.String(), backendType: l.BackendType,
 			database: l.Database, datname: r.encode(r.names.get(databaseKey(l.Database))),
 			role: l.Role, usename: r.encode(r.names.get(roleKey(l.Role))), queryID: l.QueryID,
-		}))
+		})))
 	}
 	average := func(t time.Duration) float32 {
 		return float32(t.Seconds() / max(s.Sampled, time.Millisecond).Seconds())
 	}
 	r.add("second", nil, r.nodeID, r.run, s.At.Time(), int32(s.Sampled.Round(time.Millisecond)/time.Millisecond),
-		average(s.Clients), average(s.Active), average(s.IdleInTransaction), average(s.Waiting), dims, ms)
+		average(s.Clients), average(s.Active), average(s.IdleInTransaction), average(s.Waiting), dims, ms, carry)
 }
 
 func (r *rowSet) gap(g *history.Gap) {

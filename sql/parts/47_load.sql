@@ -2,19 +2,43 @@
 --
 -- The masks are those of pg_stat_activity: the statement of a role is for its
 -- members and for readers of all statistics.
+
+-- What the arrays of a second say.  One branch for each segment: a condition on
+-- "at" gets into each of them, and those in which it leaves no second do not
+-- read their dictionary, which may be large.  (As one query over the partitions
+-- all dictionaries of the ring would be hashed first.)  Ring or kept incident is
+-- decided once a query.
+DO $do$
+BEGIN
+    EXECUTE 'CREATE VIEW lock_history.load_second AS '
+        || (SELECT pg_catalog.string_agg(pg_catalog.format($sql$
+            SELECT s.node_id, s.at, s.sampled_ms, d.wait_event_type, d.wait_event, d.lwlock_mode, d.datname, d.usename, d.backend_type,
+                   CASE WHEN (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
+                             OR (d.node_id = ANY ((SELECT lock_history.own_nodes())::integer[])
+                                 AND pg_catalog.pg_has_role(d.usesysid, 'USAGE')) IS TRUE
+                        THEN d.query_id END AS query_id,
+                   l.ms + 32768 * coalesce(l.carry, 0) AS load_ms
+            FROM lock_history.%1$I AS s
+            CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(s.dims), pg_catalog.unnest(s.load_ms), pg_catalog.unnest(s.carry)) AS l(dim_id, ms, carry)
+            JOIN lock_history.%2$I AS d ON d.dim_id = l.dim_id AND (d.node_id = s.node_id) IS TRUE
+            WHERE (SELECT lock_history.incident()) IS %3$s
+            $sql$,
+            CASE WHEN g.seg < 8 THEN 'second_' || g.seg ELSE 'kept_second' END,
+            CASE WHEN g.seg < 8 THEN 'dim_' || g.seg ELSE 'kept_dim' END,
+            CASE WHEN g.seg < 8 THEN 'NULL' ELSE 'NOT NULL' END), ' UNION ALL ' ORDER BY g.seg)
+            FROM pg_catalog.generate_series(0, 8) AS g(seg));
+END
+$do$;
+COMMENT ON VIEW lock_history.load_second IS
+    'internal: tables second and dim put together, of ring or kept incident, query_id masked as in pg_stat_activity';
+GRANT SELECT ON lock_history.load_second TO pg_monitor;
+
 CREATE VIEW lock_history.load AS
-SELECT n.node, s.at, d.wait_event_type, d.wait_event, d.lwlock_mode, d.datname, d.usename, d.backend_type,
-       CASE WHEN (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
-                 OR (d.node_id = ANY ((SELECT lock_history.own_nodes())::integer[]) AND pg_catalog.pg_has_role(d.usesysid, 'USAGE')) IS TRUE
-            THEN d.query_id END AS query_id,
-       l.ms::double precision / nullif(s.sampled_ms, 0) AS aas
-FROM lock_history.second AS s
+SELECT n.node, s.at, s.wait_event_type, s.wait_event, s.lwlock_mode, s.datname, s.usename, s.backend_type, s.query_id,
+       s.load_ms::double precision / nullif(s.sampled_ms, 0) AS aas
+FROM lock_history.load_second AS s
 JOIN lock_history.recorded AS n ON n.node_id = s.node_id
-CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(s.dims), pg_catalog.unnest(s.load_ms)) AS l(dim_id, ms)
-JOIN lock_history.dim AS d ON d.seg = s.seg AND d.dim_id = l.dim_id AND (d.node_id = s.node_id) IS TRUE
-WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
-  -- a kept incident is read without a look into the ring
-  AND s.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END);
+WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident());
 
 GRANT SELECT ON lock_history.load TO pg_monitor;
 COMMENT ON VIEW lock_history.load IS
