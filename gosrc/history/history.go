@@ -208,6 +208,7 @@ type Batch struct {
 	Short      []ShortWait
 	Deadlocks  []Deadlock
 	Seconds    []Second
+	Texts      []*snapshot.Session // each ran a statement whose text the tables may lack
 	Gaps       []Gap
 	Health     []Health
 	Ticket     uint64 // highest flush() ticket answered by this batch, 0 for none
@@ -216,12 +217,12 @@ type Batch struct {
 // Empty reports whether there is nothing in b that has to be written.
 func (b *Batch) Empty() bool {
 	return !b.Waiting && len(b.Closed) == 0 && len(b.Open) == 0 &&
-		len(b.Short) == 0 && len(b.Deadlocks) == 0 && len(b.Seconds) == 0 && len(b.Gaps) == 0 && len(b.Health) == 0
+		len(b.Short) == 0 && len(b.Deadlocks) == 0 && len(b.Seconds) == 0 && len(b.Texts) == 0 && len(b.Gaps) == 0 && len(b.Health) == 0
 }
 
 // Rows returns the number of rows that b becomes.
 func (b *Batch) Rows() int {
-	n := len(b.Closed) + len(b.Open) + len(b.Short) + len(b.Seconds) + len(b.Gaps) + len(b.Health)
+	n := len(b.Closed) + len(b.Open) + len(b.Short) + len(b.Seconds) + len(b.Texts) + len(b.Gaps) + len(b.Health)
 	for i := range b.Deadlocks {
 		n += len(b.Deadlocks[i].Members)
 	}

@@ -65,6 +65,7 @@ func (s *Sampler) readLoad(final bool) {
 	for i := range runs { // of the second that goes on
 		s.addRun(&runs[i])
 	}
+	s.readTexts()
 }
 
 func (s *Sampler) addRun(r *snapshot.Run) {
@@ -74,6 +75,9 @@ func (s *Sampler) addRun(r *snapshot.Run) {
 		return
 	}
 	l.meter.Add(r)
+	if r.QueryID != 0 {
+		s.texts.see(r)
+	}
 	o := owner{r.Database, r.Role}
 	if _, ok := l.roles[o]; !ok {
 		if len(l.roles) >= maxOwners {

@@ -120,6 +120,7 @@ type Sampler struct {
 	health  healthMeter
 	live    liveView
 	load    loadMeter
+	texts   textMeter
 
 	// Buffers that the probes fill; made once, grown when something did not fit.
 	wake     Wake
@@ -180,6 +181,7 @@ func New(o Options) *Sampler {
 	}
 	s.live = newLiveView(o)
 	s.load = newLoadMeter(o)
+	s.texts = newTextMeter()
 	return s
 }
 
@@ -592,12 +594,16 @@ func (s *Sampler) flush(asked, final bool) {
 		s.showLive()
 	}
 	s.live.closed = 0
-	d := s.tracker.Drain(w.Now, episode.DrainOptions{RewriteOpen: s.o.Sink.RewriteOpen(), Final: final})
+	rewrite := s.o.Sink.RewriteOpen()
+	if rewrite {
+		s.texts.forget()
+	}
+	d := s.tracker.Drain(w.Now, episode.DrainOptions{RewriteOpen: rewrite, Final: final})
 	s.merged += d.Merged
 	if asked {
 		s.health.close(w.Now, s.counters())
 	}
-	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(s.gaps) > 0 || len(s.load.seconds) > 0 || s.watchesWaits()
+	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(s.gaps) > 0 || len(s.load.seconds) > 0 || len(s.texts.found) > 0 || s.watchesWaits()
 	var health []history.Health
 	if s.health.due(w.Now, busy) {
 		health = s.health.take()
@@ -618,11 +624,12 @@ func (s *Sampler) flush(asked, final bool) {
 		Short:      d.Short,
 		Deadlocks:  d.Deadlocks,
 		Seconds:    s.load.seconds,
+		Texts:      s.texts.found,
 		Gaps:       s.gaps,
 		Health:     health,
 		Ticket:     s.ticket,
 	})
-	s.gaps, s.load.seconds = nil, nil
+	s.gaps, s.load.seconds, s.texts.found = nil, nil, nil
 }
 
 // answer tells sessions in flush() that their facts can be read.

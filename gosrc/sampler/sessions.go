@@ -52,7 +52,14 @@ func (c *sessionCache) update(raw *RawSession, at snapshot.Micros) {
 			members = old.Members
 		}
 	}
-	c.bySlot[raw.Slot] = &snapshot.Session{
+	found := sessionOf(raw, at)
+	found.Members = members
+	c.bySlot[raw.Slot] = found
+}
+
+// sessionOf is what the probe read, to be kept.
+func sessionOf(raw *RawSession, at snapshot.Micros) *snapshot.Session {
+	return &snapshot.Session{
 		Slot:            raw.Slot,
 		Pid:             raw.Pid,
 		LeaderPid:       raw.LeaderPid,
@@ -71,7 +78,6 @@ func (c *sessionCache) update(raw *RawSession, at snapshot.Micros) {
 		ApplicationName: string(raw.ApplicationName),
 		ClientAddr:      string(raw.ClientAddr),
 		Query:           string(raw.Text),
-		Members:         members,
 	}
 }
 

@@ -203,7 +203,7 @@ const (
 	leastText    = 1
 	leastSession = 19
 	leastRun     = 2
-	leastBatch   = 13
+	leastBatch   = 14
 	leastEpisode = 8 + 24
 	leastEdge    = 5
 	leastShort   = 8 + 13
@@ -266,6 +266,11 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 			l.EventType, l.Event, l.Mode, l.BackendType = d.text(), d.text(), snapshot.LWLockMode(d.int32()), d.text()
 			l.Database, l.Role, l.QueryID, l.Time = d.uint32(), d.uint32(), d.int(), time.Duration(d.int())
 		})
+	})
+	b.Texts = list(d, 1, func(s **snapshot.Session) {
+		if *s = d.session(); *s == nil {
+			d.fail() // nobody looks for it
+		}
 	})
 	b.Gaps = list(d, leastGap, func(g *history.Gap) {
 		g.Began, g.Ended = d.time(b.CompleteTo), d.time(b.CompleteTo)

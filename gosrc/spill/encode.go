@@ -239,6 +239,10 @@ func (e *encoder) batch(b *history.Batch, from snapshot.Micros) {
 	for i := range b.Seconds {
 		e.second(&b.Seconds[i], b.CompleteTo)
 	}
+	e.uint(uint64(len(b.Texts)))
+	for _, s := range b.Texts {
+		e.session(s)
+	}
 	e.uint(uint64(len(b.Gaps)))
 	for i := range b.Gaps {
 		e.gap(&b.Gaps[i], b.CompleteTo)

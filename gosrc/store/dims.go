@@ -44,7 +44,21 @@ const (
 	lwlockDim dimKind = 2
 	pageDim   dimKind = 3
 	queryDim  dimKind = 4
+
+	// textDim is the text of a statement. It has no number: rows find it by
+	// the query identifier.
+	textDim dimKind = 5
 )
+
+// maxTexts bounds the statements of which a segment keeps the text, query_length
+// each. Servers with more make them up as they go.
+const maxTexts = 10_000
+
+// textKey is what the text of a statement is found by.
+type textKey struct {
+	queryID        int64
+	database, role uint32
+}
 
 // dimensions are the dictionary of a segment, as far as it is ours: numbers of
 // another node mean something else. Made anew with each segment, so that it does
@@ -53,9 +67,12 @@ type dimensions struct {
 	ids   map[dimension]int32
 	last  uint16      // number given out last; stored as int16, see number
 	added []dimension // not yet in the table; numbers last-len(added)+1 to last
+	texts map[textKey]struct{}
 }
 
-func newDimensions() *dimensions { return &dimensions{ids: make(map[dimension]int32)} }
+func newDimensions() *dimensions {
+	return &dimensions{ids: make(map[dimension]int32), texts: make(map[textKey]struct{})}
+}
 
 // id returns the number of d, a new one when it has none.
 func (n *dimensions) id(d dimension) int32 {
@@ -82,6 +99,15 @@ func (n *dimensions) id(d dimension) int32 {
 	return n.ids[d]
 }
 
+// lacksText reports, once, that the text of a statement has to be written.
+func (n *dimensions) lacksText(k textKey) bool {
+	if _, ok := n.texts[k]; ok || len(n.texts) >= maxTexts {
+		return false
+	}
+	n.texts[k] = struct{}{}
+	return true
+}
+
 // number is n as it is stored: two bytes with a sign.
 func number(n uint16) int32 { return int32(int16(n)) }
 
@@ -102,7 +128,7 @@ func (s *session) dimensionsOf(ctx context.Context, seg int, isNew bool) (*dimen
 		       coalesce(datid, 0), coalesce(datname, ''), coalesce(usesysid, 0), coalesce(usename, ''), coalesce(query_id, 0),
 		       coalesce(instance, ''), coalesce(relation, 0), coalesce(object, ''), coalesce(fork, ''), coalesce(block, 0)
 		  FROM lock_history.`+leafName("dim", seg)+`
-		 WHERE node_id = $1::int`, s.nodeID)
+		 WHERE node_id = $1::int AND kind <> $2::smallint`, s.nodeID, textDim)
 	if err != nil {
 		return nil, fmt.Errorf("read the dictionary of segment %d: %w", seg, err)
 	}
@@ -117,6 +143,20 @@ func (s *session) dimensionsOf(ctx context.Context, seg int, isNew bool) (*dimen
 	if err != nil {
 		return nil, fmt.Errorf("read the dictionary of segment %d: %w", seg, err)
 	}
+	rows, err = s.conn.Query(ctx, `
+		SELECT query_id, coalesce(datid, 0), coalesce(usesysid, 0) FROM lock_history.`+leafName("dim", seg)+`
+		 WHERE node_id = $1::int AND kind = $2::smallint`, s.nodeID, textDim)
+	if err != nil {
+		return nil, fmt.Errorf("read which texts segment %d has: %w", seg, err)
+	}
+	var k textKey
+	_, err = pgx.ForEachRow(rows, []any{&k.queryID, &k.database, &k.role}, func() error {
+		n.texts[k] = struct{}{}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read which texts segment %d has: %w", seg, err)
+	}
 	return n, nil
 }
 
@@ -127,7 +167,7 @@ func (n *dimensions) rows(r *rowSet) {
 		d := &n.added[i]
 		r.add("dim", nil, r.nodeID, number(first+uint16(i)), int16(d.kind), text(d.eventType), text(d.event), text(d.mode), text(d.backendType),
 			nonZero(d.database), text(d.datname), nonZero(d.role), text(d.usename), nonZero(d.queryID),
-			text(d.instance), nonZero(d.relation), text(d.object), text(d.fork), block(d))
+			text(d.instance), nonZero(d.relation), text(d.object), text(d.fork), block(d), nil, nil)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/querytext"
 	"pg_lock_history/gosrc/snapshot"
 )
 
@@ -150,6 +151,51 @@ func (l *lab) float(sql string, args ...any) float64 {
 		l.t.Fatalf("%s: %v", sql, err)
 	}
 	return f
+}
+
+// A text is written once for each segment, statement, role and database.
+func TestLiveTexts(t *testing.T) {
+	l := newLab(t, true)
+	l.cfg.QueryLength = 20
+	l.start()
+	text := func(queryID int64, role uint32, query string) *snapshot.Session {
+		s := l.session(60, query)
+		s.QueryID, s.Role = queryID, role
+		return s
+	}
+	all := `SELECT string_agg(seg || ':' || query_id || ':' || coalesce(usename, '-') || ':' || query, ',' ORDER BY seg, query_id, usesysid) FROM lock_history.dim WHERE kind = 5`
+	l.flushed(l.push(time.Second, history.Batch{Texts: []*snapshot.Session{text(7, 10, "SELECT 1"), text(7, 10, "SELECT 2"), text(8, 10, "SELECT a long list of columns"), text(7, 6161, "SELECT 3")}}))
+	first := "0:7:postgres:SELECT 1,0:7:-:SELECT 3,0:8:postgres:SELECT a long list o"
+	l.expect(first, all)
+	l.flushed(l.push(time.Second, history.Batch{Texts: []*snapshot.Session{text(7, 10, "SELECT 4")}}))
+	l.stop()
+	l.cfg.Server.WorkerStart = l.now // another life asks the table
+	l.cfg.QueryText = querytext.Off
+	l.start()
+	l.flushed(l.push(time.Second, history.Batch{Texts: []*snapshot.Session{text(8, 10, "SELECT 5"), text(9, 10, "SELECT 6")}}))
+	l.expect(first, all)
+	l.cfg.QueryText = querytext.Normalized
+	l.store.Configure(l.cfg)
+	l.store.RewriteOpen()
+	l.flushed(l.push(l.cfg.Retention/7+time.Minute, history.Batch{Texts: []*snapshot.Session{text(9, 10, "SELECT 7")}}))
+	l.expect(first+",1:9:postgres:SELECT $1", all)
+	if !l.store.RewriteOpen() {
+		t.Error("a new segment does not ask for the texts again")
+	}
+	l.expect("4", `SELECT count(*) FROM lock_history.queries`)
+	l.expect("0", `SELECT count(*) FROM lock_history.load`)
+}
+
+func TestTextsOfASegmentAreBounded(t *testing.T) {
+	n := newDimensions()
+	for q := range int64(maxTexts + 10) {
+		if got, want := n.lacksText(textKey{queryID: q}), q < maxTexts; got != want {
+			t.Fatalf("text %d is wanted: %t", q, got)
+		}
+	}
+	if n.lacksText(textKey{queryID: 1}) {
+		t.Error("a text is written twice")
+	}
 }
 
 // What does not fit two bytes of milliseconds, and numbers over 32767.

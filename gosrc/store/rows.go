@@ -41,7 +41,7 @@ func columnsOf(leaf string) []string {
 			"locktype", "object", "mode", "held_mode", "held_object", "database", "relation", "transactionid"}
 	case "dim":
 		return []string{"seg", "node_id", "dim_id", "kind", "wait_event_type", "wait_event", "lwlock_mode", "backend_type", "datid", "datname",
-			"usesysid", "usename", "query_id", "instance", "relation", "object", "fork", "block"}
+			"usesysid", "usename", "query_id", "instance", "relation", "object", "fork", "block", "query", "seen_at"}
 	case "second":
 		return []string{"seg", "node_id", "run", "at", "sampled_ms", "clients", "active", "idle_in_transaction", "waiting", "dims", "load_ms", "carry"}
 	case "gap":
@@ -104,6 +104,9 @@ func newRows(h *hand, s *session, names *Names, c *config.Config, dims *dimensio
 		}
 		for j := range b.Seconds {
 			r.second(&b.Seconds[j])
+		}
+		for _, s := range b.Texts {
+			r.statement(s)
 		}
 		for j := range b.Health {
 			r.health(&b.Health[j])
@@ -262,6 +265,18 @@ func (r *rowSet) deadlock(d *history.Deadlock) {
 		r.add("deadlock", nil, r.nodeID, r.run, d.At.Time(), d.ID, int16(i+1), m.Session.Pid, m.IsVictim, nonZero(m.WaitsFor),
 			nonZero(m.WaitID), r.actor(m.Session), locktype, lock, mode, heldMode, held, col.Database, col.Relation, col.TransactionID)
 	}
+}
+
+// statement adds the text of the statement that s ran, once for each segment, role
+// and database: what a role may read of it depends on whose it is.
+func (r *rowSet) statement(s *snapshot.Session) {
+	query := r.query(s)
+	if query == nil || !r.dims.lacksText(textKey{s.QueryID, s.Database, s.Role}) {
+		return
+	}
+	r.add("dim", nil, r.nodeID, int32(0), int16(textDim), nil, nil, nil, nil,
+		nonZero(s.Database), r.text(r.names.get(databaseKey(s.Database))), nonZero(s.Role), r.text(r.names.get(roleKey(s.Role))), s.QueryID,
+		nil, nil, nil, nil, nil, query, seenAt(s))
 }
 
 // carryMs is the session time that does not fit into two bytes any more.

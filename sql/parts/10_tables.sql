@@ -186,7 +186,7 @@ CREATE TABLE lock_history.dim (
     seg             smallint NOT NULL,
     node_id         integer NOT NULL,
     dim_id          integer NOT NULL,
-    kind            smallint NOT NULL,   -- 1 load, 2 LWLock, 3 page, 4 statement
+    kind            smallint NOT NULL,   -- 1 load, 2 LWLock, 3 page, 4 statement, 5 text of a statement (dim_id 0)
     wait_event_type text,                -- CPU: it did not wait
     wait_event      text,
     lwlock_mode     text,
@@ -200,7 +200,9 @@ CREATE TABLE lock_history.dim (
     relation        oid,
     object          text,                -- its name
     fork            text,
-    block           bigint
+    block           bigint,
+    query           text,                -- kind 5, as far as query_text and query_length keep it
+    seen_at         timestamptz          -- kind 5: when somebody was seen running it
 ) PARTITION BY LIST (seg);
 
 -- What was sampled in one second of the clock; none where nobody was active and

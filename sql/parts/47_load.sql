@@ -20,7 +20,7 @@ BEGIN
                    l.ms + 32768 * coalesce(l.carry, 0) AS load_ms
             FROM lock_history.%1$I AS s
             CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(s.dims), pg_catalog.unnest(s.load_ms), pg_catalog.unnest(s.carry)) AS l(dim_id, ms, carry)
-            JOIN lock_history.%2$I AS d ON d.dim_id = l.dim_id AND (d.node_id = s.node_id) IS TRUE
+            JOIN lock_history.%2$I AS d ON d.dim_id = l.dim_id AND d.kind = 1 AND (d.node_id = s.node_id) IS TRUE
             WHERE (SELECT lock_history.incident()) IS %3$s
             $sql$,
             CASE WHEN g.seg < 8 THEN 'second_' || g.seg ELSE 'kept_second' END,

@@ -216,6 +216,17 @@ BEGIN
     FROM lock_history.health_minute AS h
     WHERE h.seg < 8 AND h.node_id = source.node_id AND h.minute BETWEEN keep.since - interval '1 min' AND keep.until;
 
+    -- texts of the statements that load of the range tells of
+    INSERT INTO lock_history.kept_dim (
+        seg, node_id, dim_id, kind, datid, datname, usesysid, usename, query_id, query, seen_at)
+    SELECT DISTINCT ON (t.query_id, t.datid, t.usesysid)
+           8, -new_id, t.dim_id, t.kind, t.datid, t.datname, t.usesysid, t.usename, t.query_id, t.query, t.seen_at
+    FROM lock_history.dim AS t
+    WHERE t.kind = 5 AND t.seg = ANY (segments) AND t.node_id = source.node_id
+      AND t.query_id IN (SELECT h.query_id FROM lock_history.load_history AS h
+                         WHERE h.node_id = source.node_id AND h.at BETWEEN keep.since - interval '1 s' AND keep.until)
+    ORDER BY t.query_id, t.datid, t.usesysid, t.seen_at DESC;
+
     SELECT pg_catalog.sum(l.bytes) INTO bytes
     FROM (SELECT pg_catalog.pg_column_size(e) AS bytes FROM lock_history.kept_episode AS e WHERE e.node_id = -new_id
           UNION ALL
@@ -226,6 +237,8 @@ BEGIN
           SELECT pg_catalog.pg_column_size(d) FROM lock_history.kept_deadlock AS d WHERE d.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(g) FROM lock_history.kept_gap AS g WHERE g.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(t) FROM lock_history.kept_dim AS t WHERE t.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(h) FROM lock_history.kept_health_minute AS h WHERE h.node_id = -new_id) AS l;
 
@@ -288,6 +301,7 @@ BEGIN
     DELETE FROM lock_history.kept_short_wait AS s WHERE s.node_id = -old_id;
     DELETE FROM lock_history.kept_deadlock AS d WHERE d.node_id = -old_id;
     DELETE FROM lock_history.kept_gap AS g WHERE g.node_id = -old_id;
+    DELETE FROM lock_history.kept_dim AS t WHERE t.node_id = -old_id;
     DELETE FROM lock_history.kept_health_minute AS h WHERE h.node_id = -old_id;
 END
 $$;
