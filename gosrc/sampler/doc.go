@@ -11,6 +11,8 @@
 //	locks  -> waitgraph.Build         only when the waiters changed, or every 100 ms
 //	sessions -> tracker.Walk          details of those who take part
 //	live.Area -> the live area        after each walk, and when waits have ended
+//	activity -> load.Meter            once a second
+//	sessions -> textMeter             texts of statements seen for the first time
 //	tracker.Drain -> queue.Push       once every flush period
 //
 // A quiet second costs one turn.

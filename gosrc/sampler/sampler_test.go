@@ -46,8 +46,8 @@ type server struct {
 	wakes    int
 	asked    []Ref
 	sessions func([]Ref, func(int, *RawSession)) error // nil: everybody is there
-	row      func(snapshot.Wait, *Row) error // nil: nobody holds a tuple
-	rowsAt   []time.Duration                 // when it was asked
+	row      func(snapshot.Wait, *Row) error           // nil: nobody holds a tuple
+	rowsAt   []time.Duration                           // when it was asked
 	logged   []Message
 	shown    []Status
 	answered uint64

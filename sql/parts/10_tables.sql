@@ -39,7 +39,11 @@ CREATE TABLE lock_history.ring (
     round     bigint NOT NULL DEFAULT 0, -- raised when the segment is opened, and by reset()
     opened_at timestamptz,               -- first row of this round may be from then
     closed_at timestamptz,               -- null: open, or never opened
-    is_empty  boolean NOT NULL DEFAULT true
+    is_empty  boolean NOT NULL DEFAULT true,
+    -- Of a closed segment: its seconds before that are in minutes, and whether
+    -- all are (or had to be given up); see 48_minutes.sql.
+    rolled_to timestamptz,
+    is_rolled boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 INSERT INTO lock_history.ring (seg) SELECT g.seg FROM pg_catalog.generate_series(0, 7) AS g(seg);
 
@@ -224,6 +228,50 @@ CREATE TABLE lock_history.second (
     carry               smallint[]        -- and 32768 times this; null: there is none over that
 ) PARTITION BY LIST (seg);
 
+-- Seconds of a closed segment added up by minute: a ring of its own, which turns
+-- by rollup_retention.  A minute that two segments share has two rows; one in
+-- which nobody was active has none.  source tells whose seconds they are
+-- (round * 8 + segment): as long as these are there, minutes do not count.
+CREATE TABLE lock_history.minute (
+    seg                 smallint NOT NULL, -- of minute_ring
+    node_id             integer NOT NULL,
+    source              bigint NOT NULL,
+    at                  timestamptz NOT NULL,
+    sampled_ms          integer NOT NULL,
+    clients             real NOT NULL,    -- averages, as in second
+    active              real NOT NULL,
+    idle_in_transaction real NOT NULL,
+    waiting             real NOT NULL,
+    dims                smallint[] NOT NULL,
+    load_ms             integer[] NOT NULL
+) PARTITION BY LIST (seg);
+
+-- Their dictionary: kinds 1 and 5 of dim.  dim_key is a hash of all that a row of
+-- kind 1 tells apart.
+CREATE TABLE lock_history.minute_dim (
+    LIKE lock_history.dim,
+    dim_key bigint
+) PARTITION BY LIST (seg);
+
+-- No index: four rows, and a lock for whoever reads load.
+CREATE TABLE lock_history.minute_ring (
+    seg       smallint NOT NULL CHECK (seg BETWEEN 0 AND 3),
+    round     bigint NOT NULL DEFAULT 0,
+    opened_at timestamptz,
+    closed_at timestamptz,
+    is_empty  boolean NOT NULL DEFAULT true
+) WITH (fillfactor = 50);
+INSERT INTO lock_history.minute_ring (seg) SELECT g.seg FROM pg_catalog.generate_series(0, 3) AS g(seg);
+
+-- Gaps of rolled-up segments.  No part of a ring: there are few, and each reader
+-- of minutes would lock four tables for them.
+CREATE TABLE lock_history.minute_gap (
+    node_id integer NOT NULL,
+    source  bigint NOT NULL,
+    began   timestamptz NOT NULL,
+    ended   timestamptz NOT NULL
+);
+
 -- Times about which the history is silent.
 CREATE TABLE lock_history.gap (
     seg     smallint NOT NULL,
@@ -283,6 +331,14 @@ BEGIN
         END IF;
     END LOOP;
     PERFORM pg_catalog.pg_extension_config_dump('lock_history.kept_incident', '');
+    FOREACH parent IN ARRAY ARRAY['minute', 'minute_dim'] LOOP
+        FOR s IN 0..3 LOOP
+            EXECUTE pg_catalog.format(
+                'CREATE TABLE lock_history.%I PARTITION OF lock_history.%I FOR VALUES IN (%s)
+                 WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off)',
+                parent || '_' || s, parent, s);
+        END LOOP;
+    END LOOP;
 END
 $do$;
 
@@ -291,7 +347,15 @@ $do$;
 CREATE INDEX ON lock_history.actor (actor_id);
 CREATE INDEX ON lock_history.episode (wait_start, wait_end, wait_id);   -- the last two are looked up in it without the table
 CREATE INDEX ON lock_history.short_wait (at);
-CREATE INDEX ON lock_history.second (at);
+-- of the ring only: readers of load are at the limit
+DO $do$
+BEGIN
+    FOR s IN 0..7 LOOP
+        EXECUTE pg_catalog.format('CREATE INDEX ON lock_history.%I (at)', 'second_' || s);
+    END LOOP;
+END
+$do$;
+CREATE INDEX ON lock_history.minute (at);
 
 -- Columns are described where they are defined, above: tables are read by
 -- the views only.
@@ -306,5 +370,9 @@ COMMENT ON TABLE lock_history.short_wait IS 'internal: short waits by second';
 COMMENT ON TABLE lock_history.deadlock IS 'internal: members of deadlocks';
 COMMENT ON TABLE lock_history.dim IS 'internal: what seconds are told apart by';
 COMMENT ON TABLE lock_history.second IS 'internal: load by second';
+COMMENT ON TABLE lock_history.minute IS 'internal: load by minute, of segments that are closed';
+COMMENT ON TABLE lock_history.minute_dim IS 'internal: what minutes are told apart by, and texts of statements';
+COMMENT ON TABLE lock_history.minute_ring IS 'internal: state of the 4 segments of minutes';
+COMMENT ON TABLE lock_history.minute_gap IS 'internal: times not watched, of segments that were rolled up';
 COMMENT ON TABLE lock_history.gap IS 'internal: times not watched';
 COMMENT ON TABLE lock_history.health_minute IS 'internal: cost of watching by minute';

@@ -2,20 +2,31 @@
 
 -- The text is one that somebody was seen running: with its constants, unless
 -- query_text says otherwise.  So it is masked as that session's would be.
-CREATE VIEW lock_history.queries AS
-SELECT (SELECT n.node FROM lock_history.recorded AS n WHERE n.node_id = q.node_id) AS node,
-       CASE WHEN q.may_see THEN q.query_id END AS query_id, q.datname, q.usename,
-       CASE WHEN q.may_see THEN q.query ELSE '<insufficient privilege>' END AS query, q.first_seen
-FROM (SELECT d.node_id, d.query_id, pg_catalog.max(d.datname) AS datname, pg_catalog.max(d.usename) AS usename,
-             pg_catalog.min(d.seen_at) AS first_seen, (pg_catalog.array_agg(d.query ORDER BY d.seen_at DESC))[1] AS query,
-             (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
-             OR (d.node_id = ANY ((SELECT lock_history.own_nodes())::integer[]) AND pg_catalog.pg_has_role(d.usesysid, 'USAGE')) IS TRUE AS may_see
-      FROM lock_history.dim AS d
-      WHERE d.kind = 5 AND d.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END)
-        AND d.seg <= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 7 ELSE 8 END)
-        AND ((SELECT lock_history.incident()) IS NULL
-             OR d.node_id = (SELECT r.node_id FROM lock_history.recorded AS r WHERE r.incident = lock_history.incident()))
-      GROUP BY d.node_id, d.query_id, d.datid, d.usesysid) AS q;
+-- Of the leaves, since their parents would be two locks more.
+DO $do$
+BEGIN
+    EXECUTE pg_catalog.format($sql$
+        CREATE VIEW lock_history.queries AS
+        SELECT (SELECT n.node FROM lock_history.recorded AS n WHERE n.node_id = q.node_id) AS node,
+               CASE WHEN q.may_see THEN q.query_id END AS query_id, q.datname, q.usename,
+               CASE WHEN q.may_see THEN q.query ELSE '<insufficient privilege>' END AS query, q.first_seen
+        FROM (SELECT d.node_id, d.query_id, pg_catalog.max(d.datname) AS datname, pg_catalog.max(d.usename) AS usename,
+                     pg_catalog.min(d.seen_at) AS first_seen, (pg_catalog.array_agg(d.query ORDER BY d.seen_at DESC))[1] AS query,
+                     (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
+                     OR (d.node_id = ANY ((SELECT lock_history.own_nodes())::integer[]) AND pg_catalog.pg_has_role(d.usesysid, 'USAGE')) IS TRUE AS may_see
+              FROM (%s) AS d
+              -- ring or kept incident
+              WHERE d.node_id = ANY (ARRAY(SELECT r.node_id FROM lock_history.recorded AS r
+                                           WHERE r.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())))
+              GROUP BY d.node_id, d.query_id, d.datid, d.usesysid) AS q$sql$,
+        (SELECT pg_catalog.string_agg(pg_catalog.format(
+                    'SELECT t.node_id, t.query_id, t.datid, t.datname, t.usesysid, t.usename, t.query, t.seen_at FROM lock_history.%I AS t WHERE t.kind = 5',
+                    leaf.name), ' UNION ALL ')
+         FROM (SELECT 'dim_' || s FROM pg_catalog.generate_series(0, 7) AS s
+               UNION ALL SELECT 'kept_dim'
+               UNION ALL SELECT 'minute_dim_' || s FROM pg_catalog.generate_series(0, 3) AS s) AS leaf(name)));
+END
+$do$;
 
 GRANT SELECT ON lock_history.queries TO pg_monitor;
 COMMENT ON VIEW lock_history.queries IS
@@ -43,11 +54,14 @@ DECLARE
     wanted text := coalesce(top_queries.node, lock_history.local_node());
 BEGIN
     PERFORM lock_history.warn_if_nothing_is_here();
-    RETURN QUERY
+    RETURN QUERY EXECUTE pg_catalog.format($sql$
     WITH event AS (
-        SELECT l.node, l.query_id, l.datname, l.wait_event_type, l.wait_event, sum(l.load_ms) AS load_ms
-        FROM lock_history.load_history AS l
-        WHERE l.at >= top_queries.since AND l.at < top_queries.until AND (wanted IS NULL OR l.node = wanted)
+        SELECT l.node, l.query_id, l.datname, l.wait_event_type, l.wait_event,
+               -- of a minute that is in the range in part a part
+               sum(l.load_ms * CASE WHEN l.at >= $1 AND l.at + l.length <= $2 THEN 1
+                                    ELSE extract(epoch FROM least($2, l.at + l.length) - greatest($1, l.at)) / extract(epoch FROM l.length) END) AS load_ms
+        FROM lock_history.%I AS l
+        WHERE l.at > $1 - interval '1 min' AND l.at < $2 AND l.at + l.length > $1 AND ($4 IS NULL OR l.node = $4)
         GROUP BY l.node, l.query_id, l.datname, l.wait_event_type, l.wait_event
     ), statement AS (
         SELECT e.node, e.query_id, e.datname, sum(e.load_ms) AS load_ms,
@@ -55,13 +69,13 @@ BEGIN
         FROM event AS e
         GROUP BY e.node, e.query_id, e.datname
         ORDER BY sum(e.load_ms) DESC, e.query_id
-        LIMIT greatest(top_queries.n, 0)
+        LIMIT $3
     ), known AS MATERIALIZED (
         SELECT t.node, t.query_id, t.datname, t.query, t.first_seen FROM lock_history.queries AS t
         WHERE t.query_id = ANY (ARRAY(SELECT s.query_id FROM statement AS s))
     )
-    SELECT s.query_id, s.datname, q.query, s.load_ms / nullif(lock_history.sampled_ms(s.node, top_queries.since, top_queries.until), 0),
-           (s.load_ms / s.all_ms)::double precision, l.wait_event_type, l.wait_event, (l.load_ms / s.load_ms)::double precision
+    SELECT s.query_id, s.datname, q.query, s.load_ms / nullif(lock_history.sampled_ms(s.node, $1, $2), 0),
+           (s.load_ms / nullif(s.all_ms, 0))::double precision, l.wait_event_type, l.wait_event, (l.load_ms / nullif(s.load_ms, 0))::double precision
     FROM statement AS s
     CROSS JOIN LATERAL (SELECT x.wait_event_type, x.wait_event, x.load_ms
                         FROM event AS x
@@ -70,7 +84,10 @@ BEGIN
     LEFT JOIN LATERAL (SELECT t.query FROM known AS t
                        WHERE t.node = s.node AND t.query_id = s.query_id AND t.datname IS NOT DISTINCT FROM s.datname
                        ORDER BY t.first_seen LIMIT 1) AS q ON true
-    ORDER BY s.load_ms DESC, s.query_id;
+    ORDER BY s.load_ms DESC, s.query_id$sql$,
+    -- of hours minutes are as good, and sixty times as fast
+    CASE WHEN top_queries.until - top_queries.since > interval '2 h' THEN 'load_by_minute' ELSE 'load_history' END)
+    USING top_queries.since, top_queries.until, greatest(top_queries.n, 0), wanted;
 END
 $$;
 COMMENT ON FUNCTION lock_history.top_queries(timestamptz, timestamptz, integer, text) IS

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What load takes on disk and in the WAL by second, with 50 active sessions of a
+# What load takes on disk by second and by minute, and in the WAL, with 50 active sessions of a
 # steady mix: the store is fed with synthetic seconds, one transaction each, as
 # on a real server; and how long reading the last 15 minutes takes.
 #
@@ -20,5 +20,5 @@ CONF
 as_server_user "$BINDIR/psql" -X -q -h "$SOCKET_DIR" -p "$PORT" -U postgres -d postgres -c 'CREATE EXTENSION pg_lock_history'
 echo "$(uname -m), $(nproc) cores, $("$BINDIR/postgres" -V)"
 PLH_LOAD_SECONDS=${SECONDS_FED:-10000} PLH_TEST_DSN="host=$SOCKET_DIR port=$PORT user=postgres dbname=postgres sslmode=disable" \
-	go test -count=1 -timeout 60m -tags osusergo,netgo -run 'TestLiveLoadSize' -v ./gosrc/store |
-	sed -n 's/^ *load_live_test.go:[0-9]*: //p; /^ *--- /p; /^FAIL/p'
+	go test -count=1 -timeout 60m -tags osusergo,netgo -run 'TestLive(Load|Minutes)Size' -v ./gosrc/store |
+	sed -n 's/^ *[a-z]*_live_test.go:[0-9]*: //p; /^ *--- /p; /^FAIL/p'
