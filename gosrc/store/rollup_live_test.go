@@ -143,7 +143,7 @@ func TestLiveRollUpOfTwoNodes(t *testing.T) {
 	l.now = other.now
 	l.turn()
 	l.rolled()
-	l.expect("lab:1 60000 3, lab:2 90000 3", `SELECT string_agg(v.t, ', ' ORDER BY v.t) FROM (SELECT node || ' ' || sum(load_ms) || ' ' || count(DISTINCT query_id) AS t FROM lock_history.load_by_minute GROUP BY node) AS v`)
+	l.expect("lab:1 60000 3, lab:2 90000 3", `SELECT string_agg(v.t, ', ' ORDER BY v.t) FROM (SELECT node || ' ' || sum(load_ms) || ' ' || count(DISTINCT dim_id) AS t FROM lock_history.load_by_minute GROUP BY node) AS v`)
 	l.expect("6", `SELECT count(*) FROM lock_history.minute_dim`)
 }
 

@@ -12,7 +12,7 @@ DO $do$
 BEGIN
     EXECUTE 'CREATE VIEW lock_history.load_second AS '
         || (SELECT pg_catalog.string_agg(pg_catalog.format($sql$
-            SELECT %4$s::smallint AS seg, s.node_id, s.at, s.sampled_ms, d.wait_event_type, d.wait_event, d.lwlock_mode, d.datname, d.usename, d.backend_type,
+            SELECT s.node_id, s.at, s.sampled_ms, d.wait_event_type, d.wait_event, d.lwlock_mode, d.datname, d.usename, d.backend_type,
                    CASE WHEN (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
                              OR (d.node_id = ANY ((SELECT lock_history.own_nodes())::integer[])
                                  AND pg_catalog.pg_has_role(d.usesysid, 'USAGE')) IS TRUE
@@ -25,7 +25,7 @@ BEGIN
             $sql$,
             CASE WHEN g.seg < 8 THEN 'second_' || g.seg ELSE 'kept_second' END,
             CASE WHEN g.seg < 8 THEN 'dim_' || g.seg ELSE 'kept_dim' END,
-            CASE WHEN g.seg < 8 THEN 'NULL' ELSE 'NOT NULL' END, g.seg), ' UNION ALL ' ORDER BY g.seg)
+            CASE WHEN g.seg < 8 THEN 'NULL' ELSE 'NOT NULL' END), ' UNION ALL ' ORDER BY g.seg)
             FROM pg_catalog.generate_series(0, 8) AS g(seg));
 END
 $do$;

@@ -151,64 +151,75 @@ COMMENT ON FUNCTION lock_history.roll_up(smallint, smallint, interval, integer) 
     'internal: adds up the next step of a closed segment''s seconds by minute; true when all of it is done';
 REVOKE ALL ON FUNCTION lock_history.roll_up(smallint, smallint, interval, integer) FROM PUBLIC;
 
--- load_history: each row is a combination and the session time that went into it
--- from "at" on, for "length" at most: of a row that is in a range in part, take a
--- part.  Where nobody was active there is no row, nor
--- where nothing was sampled: see sampled_ms().  Seconds as long as they are there,
--- minutes of what is gone: in the moment in which a segment is emptied its minutes
--- begin to count, so that nothing is counted twice or not at all.
+-- load_history: each row is a combination, by its number, and the session time that
+-- went into it from "at" on, for "length" at most: of a row that is in a range in
+-- part, take a part.  Where nobody was active there is no row, nor where nothing
+-- was sampled: see sampled_ms().  Seconds as long as they are there, minutes of what
+-- is gone: in the moment in which a segment is emptied its minutes begin to count,
+-- so that nothing is counted twice or not at all.
 --
 -- load_by_minute: the same for who needs no seconds.  Minutes of all segments that
 -- are rolled up, seconds of the others; a range of days is read 60 times as fast.
 --
--- Made of the branches of load_second, without naming it: each view that is read
--- is one of the 64 relation locks a reader may take.
+-- load_dictionary: what the numbers stand for.  Whoever adds up many seconds does so
+-- by number, and joins it last.  Segments of minutes have numbers from 10.
+--
+-- All are made of leaves: each parent, and each view between, would be another of
+-- the 64 relation locks a reader may take.
 DO $do$
 DECLARE
-    seconds text := pg_catalog.rtrim(pg_catalog.pg_get_viewdef('lock_history.load_second'::regclass), ';');
-    minutes text := (SELECT pg_catalog.string_agg(pg_catalog.format($sql$
-            SELECT m.source, m.node_id, m.at, m.sampled_ms, d.wait_event_type, d.wait_event, d.lwlock_mode, d.datname, d.usename, d.backend_type,
-                   CASE WHEN (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
-                             OR (d.node_id = ANY ((SELECT lock_history.own_nodes())::integer[])
-                                 AND pg_catalog.pg_has_role(d.usesysid, 'USAGE')) IS TRUE
-                        THEN d.query_id END AS query_id,
-                   l.ms AS load_ms
-            FROM lock_history.%1$I AS m
-            CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(m.dims), pg_catalog.unnest(m.load_ms)) AS l(dim_id, ms)
-            JOIN lock_history.%2$I AS d ON d.dim_id = l.dim_id AND d.kind = 1 AND (d.node_id = m.node_id) IS TRUE
-            WHERE (SELECT lock_history.incident()) IS NULL
-            $sql$, 'minute_' || g.seg, 'minute_dim_' || g.seg), ' UNION ALL ' ORDER BY g.seg)
-            FROM pg_catalog.generate_series(0, 3) AS g(seg));
     -- [1] the view, [2] which seconds count, [3] whose minutes do not
     made text[];
 BEGIN
     FOREACH made SLICE 1 IN ARRAY ARRAY[
         ['load_history', 'true', 'NOT r.is_empty'],
-        ['load_by_minute', 's.seg <> ALL (ARRAY(SELECT r.seg FROM lock_history.ring AS r WHERE r.is_rolled))', 'NOT r.is_empty AND NOT r.is_rolled']] LOOP
+        ['load_by_minute', '%s <> ALL (ARRAY(SELECT r.seg FROM lock_history.ring AS r WHERE r.is_rolled))', 'NOT r.is_empty AND NOT r.is_rolled']] LOOP
         EXECUTE pg_catalog.format($sql$
-            CREATE VIEW lock_history.%1$I AS
-            SELECT h.node_id, n.node, h.at, h.length, h.sampled_ms, h.wait_event_type, h.wait_event, h.lwlock_mode,
-                   h.datname, h.usename, h.backend_type, h.query_id, h.load_ms
-            FROM (SELECT s.node_id, s.at, interval '1 s' AS length, s.sampled_ms, s.wait_event_type, s.wait_event, s.lwlock_mode,
-                         s.datname, s.usename, s.backend_type, s.query_id, s.load_ms
-                  FROM (%4$s) AS s WHERE %2$s
-                  UNION ALL
-                  SELECT m.node_id, m.at, interval '1 min', m.sampled_ms, m.wait_event_type, m.wait_event, m.lwlock_mode,
-                         m.datname, m.usename, m.backend_type, m.query_id, m.load_ms
-                  FROM (%5$s) AS m
-                  WHERE m.source <> ALL (ARRAY(SELECT r.round * 8 + r.seg FROM lock_history.ring AS r WHERE %3$s))) AS h
+            CREATE VIEW lock_history.%I AS
+            SELECT h.node_id, n.node, h.seg, h.at, h.length, h.sampled_ms, h.dim_id, h.load_ms
+            FROM (%s) AS h
             JOIN lock_history.recorded AS n ON n.node_id = h.node_id
             WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())$sql$,
-            made[1], made[2], made[3], seconds, minutes);
+            made[1],
+            (SELECT pg_catalog.string_agg(CASE WHEN g.seg < 9 THEN pg_catalog.format($sql$
+                        SELECT s.node_id, %2$s AS seg, s.at, interval '1 s' AS length, s.sampled_ms, l.dim_id, l.ms + 32768 * coalesce(l.carry, 0) AS load_ms
+                        FROM lock_history.%1$I AS s
+                        CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(s.dims), pg_catalog.unnest(s.load_ms), pg_catalog.unnest(s.carry)) AS l(dim_id, ms, carry)
+                        WHERE (SELECT lock_history.incident()) IS %3$s AND %4$s$sql$,
+                        CASE WHEN g.seg < 8 THEN 'second_' || g.seg ELSE 'kept_second' END, g.seg,
+                        CASE WHEN g.seg < 8 THEN 'NULL' ELSE 'NOT NULL' END, pg_catalog.format(made[2], g.seg))
+                    ELSE pg_catalog.format($sql$
+                        SELECT m.node_id, %2$s, m.at, interval '1 min', m.sampled_ms, l.dim_id, l.ms
+                        FROM lock_history.%1$I AS m
+                        CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(m.dims), pg_catalog.unnest(m.load_ms)) AS l(dim_id, ms)
+                        WHERE (SELECT lock_history.incident()) IS NULL
+                          AND m.source <> ALL (ARRAY(SELECT r.round * 8 + r.seg FROM lock_history.ring AS r WHERE %3$s))$sql$,
+                        'minute_' || g.seg - 10, g.seg, made[3]) END, ' UNION ALL ' ORDER BY g.seg)
+             FROM pg_catalog.generate_series(0, 13) AS g(seg) WHERE g.seg <> 9));
     END LOOP;
+    EXECUTE 'CREATE VIEW lock_history.load_dictionary AS '
+        || (SELECT pg_catalog.string_agg(pg_catalog.format($sql$
+                SELECT %2$s AS seg, d.node_id, d.dim_id, d.wait_event_type, d.wait_event, d.lwlock_mode, d.backend_type, d.datname, d.usename,
+                       CASE WHEN (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
+                                 OR (d.node_id = ANY ((SELECT lock_history.own_nodes())::integer[])
+                                     AND pg_catalog.pg_has_role(d.usesysid, 'USAGE')) IS TRUE
+                            THEN d.query_id END AS query_id
+                FROM lock_history.%1$I AS d WHERE d.kind = 1$sql$,
+                CASE WHEN g.seg < 8 THEN 'dim_' || g.seg WHEN g.seg = 8 THEN 'kept_dim' ELSE 'minute_dim_' || g.seg - 10 END, g.seg),
+                ' UNION ALL ' ORDER BY g.seg)
+            FROM pg_catalog.generate_series(0, 13) AS g(seg) WHERE g.seg <> 9);
 END
 $do$;
 COMMENT ON VIEW lock_history.load_history IS
-    'internal: load by second, of older times by minute, as session time in ms; query_id masked as in pg_stat_activity';
+    'internal: load by second, of older times by minute, as session time in ms by number in load_dictionary';
 GRANT SELECT ON lock_history.load_history TO pg_monitor;
 COMMENT ON VIEW lock_history.load_by_minute IS
-    'internal: load by minute, of the last hours by second, as session time in ms; query_id masked as in pg_stat_activity';
+    'internal: load by minute, of what is not rolled up by second, as session time in ms by number in load_dictionary';
 GRANT SELECT ON lock_history.load_by_minute TO pg_monitor;
+COMMENT ON VIEW lock_history.load_dictionary IS
+    'internal: what the numbers of load_history and load_by_minute stand for, query_id masked as in pg_stat_activity; to be joined by seg, node_id and dim_id';
+GRANT SELECT ON lock_history.load_dictionary TO pg_monitor;
+
 -- The time about which the history of each server can say something: from
 -- since, until null (it goes on) or the end of what was kept, but for the holes.
 CREATE VIEW lock_history.watched AS

@@ -55,14 +55,19 @@ DECLARE
 BEGIN
     PERFORM lock_history.warn_if_nothing_is_here();
     RETURN QUERY EXECUTE pg_catalog.format($sql$
-    WITH event AS (
-        SELECT l.node, l.query_id, l.datname, l.wait_event_type, l.wait_event,
+    WITH number AS MATERIALIZED (
+        SELECT l.node, l.seg, l.node_id, l.dim_id,
                -- of a minute that is in the range in part a part
-               sum(l.load_ms * CASE WHEN l.at >= $1 AND l.at + l.length <= $2 THEN 1
-                                    ELSE extract(epoch FROM least($2, l.at + l.length) - greatest($1, l.at)) / extract(epoch FROM l.length) END) AS load_ms
+               sum(CASE WHEN l.at >= $1 AND l.at <= $2 - interval '1 min' THEN l.load_ms
+                        ELSE l.load_ms * extract(epoch FROM least($2, l.at + l.length) - greatest($1, l.at))::float8 / extract(epoch FROM l.length)::float8 END)::float8 AS load_ms
         FROM lock_history.%I AS l
-        WHERE l.at > $1 - interval '1 min' AND l.at < $2 AND l.at + l.length > $1 AND ($4 IS NULL OR l.node = $4)
-        GROUP BY l.node, l.query_id, l.datname, l.wait_event_type, l.wait_event
+        WHERE l.at > $1 - interval '1 min' AND l.at < $2 AND (l.at >= $1 OR l.at + l.length > $1) AND ($4 IS NULL OR l.node = $4)
+        GROUP BY l.node, l.seg, l.node_id, l.dim_id
+    ), event AS MATERIALIZED (
+        SELECT l.node, d.query_id, d.datname, d.wait_event_type, d.wait_event, sum(l.load_ms) AS load_ms
+        FROM number AS l
+        JOIN lock_history.load_dictionary AS d ON d.seg = l.seg AND d.dim_id = l.dim_id AND (d.node_id = l.node_id) IS TRUE
+        GROUP BY l.node, d.query_id, d.datname, d.wait_event_type, d.wait_event
     ), statement AS (
         SELECT e.node, e.query_id, e.datname, sum(e.load_ms) AS load_ms,
                sum(sum(e.load_ms)) OVER () AS all_ms
@@ -75,7 +80,7 @@ BEGIN
         WHERE t.query_id = ANY (ARRAY(SELECT s.query_id FROM statement AS s))
     )
     SELECT s.query_id, s.datname, q.query, s.load_ms / nullif(lock_history.sampled_ms(s.node, $1, $2), 0),
-           (s.load_ms / nullif(s.all_ms, 0))::double precision, l.wait_event_type, l.wait_event, (l.load_ms / nullif(s.load_ms, 0))::double precision
+           s.load_ms / nullif(s.all_ms, 0), l.wait_event_type, l.wait_event, l.load_ms / nullif(s.load_ms, 0)
     FROM statement AS s
     CROSS JOIN LATERAL (SELECT x.wait_event_type, x.wait_event, x.load_ms
                         FROM event AS x

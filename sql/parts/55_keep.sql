@@ -223,7 +223,7 @@ BEGIN
            8, -new_id, t.dim_id, t.kind, t.datid, t.datname, t.usesysid, t.usename, t.query_id, t.query, t.seen_at
     FROM lock_history.dim AS t
     WHERE t.kind = 5 AND t.seg = ANY (segments) AND t.node_id = source.node_id
-      AND t.query_id IN (SELECT h.query_id FROM lock_history.load_history AS h
+      AND t.query_id IN (SELECT h.query_id FROM lock_history.load_second AS h
                          WHERE h.node_id = source.node_id AND h.at BETWEEN keep.since - interval '1 s' AND keep.until)
     ORDER BY t.query_id, t.datid, t.usesysid, t.seen_at DESC;
 

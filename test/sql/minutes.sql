@@ -48,7 +48,8 @@ SELECT node_id = :here AS here, at, source, sampled_ms, clients, round(active::n
 SELECT node_id = :here AS here, kind, count(*), count(DISTINCT dim_id) AS numbers, count(DISTINCT query_id) AS statements FROM lock_history.minute_dim GROUP BY node_id, kind ORDER BY node_id, kind;
 SELECT node_id = :here AS here, began, ended FROM lock_history.minute_gap;
 SELECT * FROM pg_temp.sums;
-SELECT at, length, wait_event, query_id, load_ms FROM lock_history.load_by_minute WHERE at = pg_temp.t(0) AND node = 'here' ORDER BY load_ms DESC;
+SELECT h.at, h.length, d.wait_event, d.query_id, h.load_ms FROM lock_history.load_by_minute AS h JOIN lock_history.load_dictionary AS d USING (seg, node_id, dim_id)
+WHERE h.at = pg_temp.t(0) AND h.node = 'here' ORDER BY h.load_ms DESC, d.query_id;
 SELECT query_id, query, round(aas::numeric, 3) AS aas, wait_event FROM lock_history.top_queries(pg_temp.t(0), pg_temp.t(600), 3, 'here');
 SELECT m.key, m.value FROM lock_history.status() AS m WHERE m.key IN ('oldest_minutes', 'rolled_up_to');
 -- the segment is emptied: nothing changes but the step
@@ -74,10 +75,10 @@ DELETE FROM lock_history.minute WHERE source = 44;
 UPDATE lock_history.dim SET wait_event = 'new' WHERE seg = 4 AND dim_id = 2;
 SELECT lock_history.roll_up(4::smallint, 2::smallint, '2 min', 3);
 SELECT dims, load_ms FROM lock_history.minute WHERE source = 44;
-SELECT wait_event, query_id, load_ms FROM lock_history.load_by_minute WHERE at >= pg_temp.t(200);
+SELECT d.wait_event, d.query_id, h.load_ms FROM lock_history.load_by_minute AS h JOIN lock_history.load_dictionary AS d USING (seg, node_id, dim_id) WHERE h.at >= pg_temp.t(200);
 -- masked
 SET ROLE regress_plh_reader;
-SELECT node, count(query_id) AS shown, count(*) AS of FROM lock_history.load_history GROUP BY node ORDER BY node;
+SELECT h.node, count(d.query_id) AS shown, count(*) AS of FROM lock_history.load_history AS h JOIN lock_history.load_dictionary AS d USING (seg, node_id, dim_id) GROUP BY h.node ORDER BY h.node;
 SELECT node, count(query_id) AS shown, count(*) AS of FROM lock_history.queries GROUP BY node ORDER BY node;
 SELECT count(*) FROM lock_history.minute;
 SELECT lock_history.roll_up(4::smallint, 2::smallint, '2 min');
@@ -105,7 +106,7 @@ FROM (VALUES (1, 'load', 'SELECT * FROM lock_history.load'),
              (3, 'queries', 'SELECT * FROM lock_history.queries'),
              (4, 'top_queries', 'SELECT * FROM lock_history.top_queries(pg_temp.t(0), pg_temp.t(600), node => ''here'')'),
              (5, 'top_queries of days', 'SELECT * FROM lock_history.top_queries(pg_temp.t(0), now(), node => ''here'')'),
-             (6, 'load and what it is divided by', 'SELECT node, lock_history.sampled_ms(node, now() - interval ''1 h'', now()) FROM lock_history.load_history GROUP BY node')
+             (6, 'load and what it is divided by', 'SELECT h.node, lock_history.sampled_ms(h.node, now() - interval ''1 h'', now()) FROM lock_history.load_history AS h JOIN lock_history.load_dictionary AS d USING (seg, node_id, dim_id) GROUP BY h.node')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;

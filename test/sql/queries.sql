@@ -32,7 +32,7 @@ FROM (VALUES (0, :here, 10, '{1,2,-32768}', '{1000,2000,500}', NULL), (0, :here,
 
 SELECT node, at, wait_event, usename, query_id, aas FROM lock_history.load ORDER BY node, at, aas;
 SELECT node, query_id, datname, usename, query, first_seen FROM lock_history.queries ORDER BY node, query_id, usename;
-SELECT node, at, length, query_id, wait_event, load_ms FROM lock_history.load_history WHERE at >= pg_temp.t(11) ORDER BY at, load_ms;
+SELECT h.node, h.at, h.length, d.query_id, d.wait_event, h.load_ms FROM lock_history.load_history AS h JOIN lock_history.load_dictionary AS d USING (seg, node_id, dim_id) WHERE h.at >= pg_temp.t(11) ORDER BY h.at, h.load_ms;
 -- 120 s, of which 20 were not sampled
 INSERT INTO lock_history.gap (seg, node_id, run, began, ended, reason, lost) VALUES
     (0, :here, 1, pg_temp.t(30), pg_temp.t(45), 'late', 0), (0, :here, 1, pg_temp.t(40), pg_temp.t(50), 'writer blocked', 3), (0, :elsewhere, 1, pg_temp.t(0), pg_temp.t(99), 'late', 0);
@@ -50,7 +50,7 @@ SELECT node, query_id, usename, query FROM lock_history.queries ORDER BY node, q
 SELECT query_id, query, aas FROM lock_history.top_queries(pg_temp.t(0), pg_temp.t(120), node => 'here');
 SELECT query_id, query, aas FROM lock_history.top_queries(pg_temp.t(0), pg_temp.t(120), node => 'elsewhere');
 SELECT count(*) FROM lock_history.queries WHERE query LIKE '%secret%' OR query_id = 22;
-SELECT count(query_id) FROM lock_history.load_history WHERE usename = 'regress_plh_other';
+SELECT count(query_id), count(*) > 0 AS there FROM lock_history.load_dictionary WHERE usename = 'regress_plh_other';
 SELECT query FROM lock_history.dim;
 SET ROLE regress_plh_monitor;
 SELECT count(*) FROM lock_history.queries WHERE query LIKE '%secret%' AND query_id = 22;
