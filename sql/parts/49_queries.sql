@@ -48,6 +48,8 @@ LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_custom_plan
 SET jit = off
+-- The planner takes seventy thousand rows of load for a few, and would sort them to add them up.
+SET enable_sort = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -58,7 +60,7 @@ BEGIN
     WITH number AS MATERIALIZED (
         SELECT l.node, l.seg, l.node_id, l.dim_id,
                -- of a minute that is in the range in part a part
-               sum(CASE WHEN l.at >= $1 AND l.at <= $2 - interval '1 min' THEN l.load_ms
+               sum(CASE WHEN l.at >= $1 AND l.at <= $5 THEN l.load_ms
                         ELSE l.load_ms * extract(epoch FROM least($2, l.at + l.length) - greatest($1, l.at))::float8 / extract(epoch FROM l.length)::float8 END)::float8 AS load_ms
         FROM lock_history.%I AS l
         WHERE l.at > $1 - interval '1 min' AND l.at < $2 AND (l.at >= $1 OR l.at + l.length > $1) AND ($4 IS NULL OR l.node = $4)
@@ -75,13 +77,16 @@ BEGIN
         GROUP BY e.node, e.query_id, e.datname
         ORDER BY sum(e.load_ms) DESC, e.query_id
         LIMIT $3
+    ), sampled AS MATERIALIZED (
+        SELECT t.node, lock_history.sampled_ms(t.node, $1, $2) AS ms FROM (SELECT DISTINCT s.node FROM statement AS s) AS t
     ), known AS MATERIALIZED (
         SELECT t.node, t.query_id, t.datname, t.query, t.first_seen FROM lock_history.queries AS t
         WHERE t.query_id = ANY (ARRAY(SELECT s.query_id FROM statement AS s))
     )
-    SELECT s.query_id, s.datname, q.query, s.load_ms / nullif(lock_history.sampled_ms(s.node, $1, $2), 0),
+    SELECT s.query_id, s.datname, q.query, s.load_ms / nullif(p.ms, 0),
            s.load_ms / nullif(s.all_ms, 0), l.wait_event_type, l.wait_event, l.load_ms / nullif(s.load_ms, 0)
     FROM statement AS s
+    JOIN sampled AS p ON p.node = s.node
     CROSS JOIN LATERAL (SELECT x.wait_event_type, x.wait_event, x.load_ms
                         FROM event AS x
                         WHERE x.node = s.node AND x.query_id IS NOT DISTINCT FROM s.query_id AND x.datname IS NOT DISTINCT FROM s.datname
@@ -92,7 +97,7 @@ BEGIN
     ORDER BY s.load_ms DESC, s.query_id$sql$,
     -- of hours minutes are as good, and sixty times as fast
     CASE WHEN top_queries.until - top_queries.since > interval '2 h' THEN 'load_by_minute' ELSE 'load_history' END)
-    USING top_queries.since, top_queries.until, greatest(top_queries.n, 0), wanted;
+    USING top_queries.since, top_queries.until, greatest(top_queries.n, 0), wanted, top_queries.until - interval '1 min';
 END
 $$;
 COMMENT ON FUNCTION lock_history.top_queries(timestamptz, timestamptz, integer, text) IS
