@@ -31,6 +31,7 @@ SQL_PARTS = \
 	sql/parts/46_deadlocks.sql \
 	sql/parts/47_load.sql \
 	sql/parts/48_minutes.sql \
+	sql/parts/48_load_by.sql \
 	sql/parts/49_queries.sql \
 	sql/parts/50_forest.sql \
 	sql/parts/51_blocking_tree_at.sql \

@@ -1,16 +1,17 @@
 /*
  * live.c
- *		The live area: the latest graph of waits and the waits that ended last,
- *		in shared memory of fixed size.  blocking_now, recent_waits() and
- *		status() read it, in any database; also when the worker is dead.
+ *		The live area: the latest graph of waits, the waits that ended last and
+ *		the latest load, in shared memory of fixed size.  blocking_now,
+ *		recent_waits(), recent_load() and status() read it, in any database; also
+ *		when the worker is dead.
  *
  * The worker is the only writer.  It, and every reader, holds plh_shared->lock
  * for a copy only: the worker exclusively, and only when it is free, since a
  * reader that lost its CPU must not hold up the sampling; readers shared.  What
  * the bytes mean is for Go, which makes them, and live_read.c.
  *
- * There are two sections, each with its own fields in PlhLive and its own part
- * of data: the graph, replaced as a whole, and a ring of ended waits.
+ * There are three sections, each with its own part of data: the graph, replaced
+ * as a whole, and two rings, of ended waits and of load.
  */
 #include "plh.h"
 
@@ -18,40 +19,50 @@
 #include "storage/shmem.h"
 #include "utils/memutils.h"
 
-typedef struct PlhLive
+typedef struct PlhRing
 {
 	/* Set once when shared memory is made. */
-	uint32		graph_room;
-	uint32		waits_room;
-
-	/* Written by the worker, read by sessions; both hold plh_shared->lock. */
-	PlhLiveFacts facts;
+	uint32		offset;			/* of its part of data */
+	uint32		room;
 
 	/*
-	 * Bytes ever written to the ring of waits: those from first to next are
-	 * there, byte p at place p % waits_room.  Written and read as facts.
+	 * Bytes ever written: those from first to next are there, byte p at place p %
+	 * room.  Written by the worker, read by sessions; both hold plh_shared->lock.
 	 */
 	uint64		first;
 	uint64		next;
 
-	/* graph_room bytes of the graph, then waits_room bytes of the ring. */
+	PlhRingFacts facts;			/* written and read as first and next */
+} PlhRing;
+
+typedef struct PlhLive
+{
+	/* Set once when shared memory is made. */
+	uint32		graph_room;
+
+	/* Written by the worker, read by sessions; both hold plh_shared->lock. */
+	PlhGraphFacts graph;
+
+	PlhRing		rings[PLH_RINGS];
+
+	/* graph_room bytes of the graph, then those of the rings. */
 	char		data[FLEXIBLE_ARRAY_MEMBER];
 } PlhLive;
 
 /* Set in the postmaster, inherited by every process; never changed later. */
 static PlhLive *live = NULL;
 
-/* One half of the area. */
+/* A fifth of the area, in whole words. */
 static uint32
-section_room(void)
+fifth(void)
 {
-	return (uint32) plh_shared_memory * (1024 * 1024 / 2);
+	return (uint32) ((uint64) plh_shared_memory * (1024 * 1024) / 5) & ~(uint32) 7;
 }
 
 Size
 plh_live_size(void)
 {
-	return add_size(offsetof(PlhLive, data), mul_size(section_room(), 2));
+	return add_size(offsetof(PlhLive, data), mul_size(fifth(), 5));
 }
 
 /* Called with AddinShmemInitLock held. */
@@ -64,16 +75,20 @@ plh_init_live(void)
 	if (!found)
 	{
 		memset(live, 0, offsetof(PlhLive, data));
-		live->graph_room = section_room();
-		live->waits_room = section_room();
+		live->graph_room = 2 * fifth();
+		live->rings[PLH_RING_WAITS].offset = 2 * fifth();
+		live->rings[PLH_RING_WAITS].room = 2 * fifth();
+		live->rings[PLH_RING_LOAD].offset = 4 * fifth();
+		live->rings[PLH_RING_LOAD].room = fifth();
 	}
 }
 
 void
-plh_live_rooms(uint32_t *graph_room, uint32_t *waits_room)
+plh_live_rooms(uint32_t *graph_room, uint32_t *waits_room, uint32_t *load_room)
 {
 	*graph_room = live->graph_room;
-	*waits_room = live->waits_room;
+	*waits_room = live->rings[PLH_RING_WAITS].room;
+	*load_room = live->rings[PLH_RING_LOAD].room;
 }
 
 /* ---- the worker's side ---- */
@@ -94,10 +109,10 @@ plh_probe_live_graph(const char *records, uint32_t length, uint32_t rows,
 		{
 			if (length > 0)
 				memcpy(live->data, records, length);
-			live->facts.graph_length = length;
-			live->facts.graph_rows = rows;
-			live->facts.left_out = left_out;
-			live->facts.taken_at = taken_at;
+			live->graph.length = length;
+			live->graph.rows = rows;
+			live->graph.left_out = left_out;
+			live->graph.taken_at = taken_at;
 			LWLockRelease(plh_shared->lock);
 		}
 		else
@@ -136,28 +151,28 @@ count_records(const char *records, uint32 length)
 	return n;
 }
 
-/* Copies from the ring; n is at most waits_room.  Caller holds the lock. */
+/* Copies from the ring; n is at most its room.  Caller holds the lock. */
 static void
-copy_from_ring(char *to, uint64 position, uint32 n)
+copy_from_ring(char *to, const PlhRing *ring, uint64 position, uint32 n)
 {
-	const char *ring = live->data + live->graph_room;
-	uint32		offset = (uint32) (position % live->waits_room);
-	uint32		to_end = Min(n, live->waits_room - offset);
+	const char *data = live->data + ring->offset;
+	uint32		offset = (uint32) (position % ring->room);
+	uint32		to_end = Min(n, ring->room - offset);
 
-	memcpy(to, ring + offset, to_end);
-	memcpy(to + to_end, ring, n - to_end);
+	memcpy(to, data + offset, to_end);
+	memcpy(to + to_end, data, n - to_end);
 }
 
 /* The same to the ring. */
 static void
-copy_to_ring(uint64 position, const char *from, uint32 n)
+copy_to_ring(const PlhRing *ring, uint64 position, const char *from, uint32 n)
 {
-	char	   *ring = live->data + live->graph_room;
-	uint32		offset = (uint32) (position % live->waits_room);
-	uint32		to_end = Min(n, live->waits_room - offset);
+	char	   *data = live->data + ring->offset;
+	uint32		offset = (uint32) (position % ring->room);
+	uint32		to_end = Min(n, ring->room - offset);
 
-	memcpy(ring + offset, from, to_end);
-	memcpy(ring, from + to_end, n - to_end);
+	memcpy(data + offset, from, to_end);
+	memcpy(data, from + to_end, n - to_end);
 }
 
 /*
@@ -165,60 +180,62 @@ copy_to_ring(uint64 position, const char *from, uint32 n)
  * damaged, or whose count is, is emptied.  Caller holds the lock exclusively.
  */
 static bool
-first_of_ring(PlhRecord *record)
+first_of_ring(PlhRing *ring, PlhRecord *record)
 {
-	uint64		used = live->next - live->first;
+	uint64		used = ring->next - ring->first;
 
-	if (used >= sizeof(*record) && used <= live->waits_room && live->facts.waits > 0)
+	if (used >= sizeof(*record) && used <= ring->room && ring->facts.records > 0)
 	{
-		copy_from_ring((char *) record, live->first, sizeof(*record));
+		copy_from_ring((char *) record, ring, ring->first, sizeof(*record));
 		if (record->length >= sizeof(*record) && record->length <= used)
 			return true;
 	}
-	live->first = live->next;
-	live->facts.overwritten += live->facts.waits;
-	live->facts.waits = 0;
+	ring->first = ring->next;
+	ring->facts.overwritten += ring->facts.records;
+	ring->facts.records = 0;
 	return false;
 }
 
 static int32_t
-add_waits(const char *records, uint32 length, uint32 skipped)
+add_records(PlhRing *ring, const char *records, uint32 length, uint32 skipped)
 {
 	int64		n = count_records(records, length);
 	PlhRecord	oldest;
 
-	if (n < 0 || length > live->waits_room)
+	if (n < 0 || length > ring->room)
 		return PLH_TOO_SMALL;
 	if (!LWLockConditionalAcquire(plh_shared->lock, LW_EXCLUSIVE))
 		return PLH_BUSY;
 
 	/* Each round frees a record at least, or all. */
-	while (live->next - live->first + length > live->waits_room && first_of_ring(&oldest))
+	while (ring->next - ring->first + length > ring->room && first_of_ring(ring, &oldest))
 	{
-		live->first += oldest.length;
-		live->facts.waits--;
-		live->facts.overwritten++;
+		ring->first += oldest.length;
+		ring->facts.records--;
+		ring->facts.overwritten++;
 	}
 	if (length > 0)
-		copy_to_ring(live->next, records, length);
-	live->next += length;
-	live->facts.waits += n;
-	live->facts.overwritten += skipped;
-	live->facts.oldest_end = first_of_ring(&oldest) ? oldest.at : 0;
+		copy_to_ring(ring, ring->next, records, length);
+	ring->next += length;
+	ring->facts.records += n;
+	ring->facts.overwritten += skipped;
+	ring->facts.oldest = first_of_ring(ring, &oldest) ? oldest.at : 0;
 	LWLockRelease(plh_shared->lock);
 	return PLH_OK;
 }
 
 int32_t
-plh_probe_live_waits(const char *records, uint32_t length, uint32_t skipped)
+plh_probe_live_ring(uint32_t ring, const char *records, uint32_t length, uint32_t skipped)
 {
 	MemoryContext caller = CurrentMemoryContext;
-	volatile int32_t result = PLH_OK;
+	volatile int32_t result = PLH_TOO_SMALL;
 
+	if (ring >= PLH_RINGS)
+		return PLH_TOO_SMALL;
 	plh_enter_probe();
 	PG_TRY();
 	{
-		result = add_waits(records, length, skipped);
+		result = add_records(&live->rings[ring], records, length, skipped);
 	}
 	PG_CATCH();
 	{
@@ -233,64 +250,100 @@ plh_probe_live_waits(const char *records, uint32_t length, uint32_t skipped)
 
 /* ---- the sessions' side ---- */
 
+/* Caller holds the lock. */
+static void
+copy_facts(PlhLiveFacts *facts)
+{
+	facts->graph = live->graph;
+	facts->waits = live->rings[PLH_RING_WAITS].facts;
+	facts->load = live->rings[PLH_RING_LOAD].facts;
+}
+
 void
 plh_read_live_facts(PlhLiveFacts *facts)
 {
 	LWLockAcquire(plh_shared->lock, LW_SHARED);
-	*facts = live->facts;
+	copy_facts(facts);
 	LWLockRelease(plh_shared->lock);
 }
 
+/* Bytes in a section; they never are more than its room.  Caller holds the lock. */
+static size_t
+section_length(PlhSection section)
+{
+	const PlhRing *ring;
+
+	if (section == PLH_SECTION_GRAPH)
+		return Min(live->graph.length, live->graph_room);
+	ring = &live->rings[section - PLH_SECTION_WAITS];
+	return Min(ring->next - ring->first, ring->room);
+}
+
+static size_t
+section_room(PlhSection section)
+{
+	return section == PLH_SECTION_GRAPH ? live->graph_room : live->rings[section - PLH_SECTION_WAITS].room;
+}
+
+static void
+copy_section(char *to, PlhSection section, size_t length)
+{
+	const PlhRing *ring;
+
+	if (section == PLH_SECTION_GRAPH)
+	{
+		memcpy(to, live->data, length);
+		return;
+	}
+	ring = &live->rings[section - PLH_SECTION_WAITS];
+	copy_from_ring(to, ring, ring->first, (uint32) length);
+}
+
 /*
- * Copies the wanted sections as they are at one moment, into memory that was
- * allocated before the lock was taken: what grew meanwhile is tried again with
- * more.  A section has a fixed bound, so that ends.
+ * Copies the sections (bits 1 << PlhSection) as they are at one moment, into
+ * memory that was allocated before the lock was taken: what grew meanwhile is
+ * tried again with more.  A section has a fixed bound, so that ends.
  */
 void
-plh_copy_live(PlhLiveCopy *copy, bool graph, bool waits)
+plh_copy_live(PlhLiveCopy *copy, uint32 sections)
 {
-	size_t		graph_room = 0;
-	size_t		waits_room = 0;
+	size_t		room[PLH_SECTIONS] = {0};
 
 	for (;;)
 	{
-		size_t		graph_wants = 0;
-		size_t		waits_wants = 0;
-		bool		fits;
+		bool		fits = true;
+		int			i;
 
-		copy->graph = graph ? MemoryContextAllocHuge(CurrentMemoryContext, graph_room + 1) : NULL;
-		copy->waits = waits ? MemoryContextAllocHuge(CurrentMemoryContext, waits_room + 1) : NULL;
+		for (i = 0; i < PLH_SECTIONS; i++)
+			copy->data[i] = sections & (1 << i) ? MemoryContextAllocHuge(CurrentMemoryContext, room[i] + 1) : NULL;
 
 		LWLockAcquire(plh_shared->lock, LW_SHARED);
-		if (graph)
-			graph_wants = Min(live->facts.graph_length, live->graph_room);
-		if (waits)
-			waits_wants = Min(live->next - live->first, live->waits_room);
-		fits = graph_wants <= graph_room && waits_wants <= waits_room;
+		for (i = 0; i < PLH_SECTIONS; i++)
+		{
+			copy->length[i] = sections & (1 << i) ? section_length((PlhSection) i) : 0;
+			fits = fits && copy->length[i] <= room[i];
+		}
 		if (fits)
 		{
-			copy->facts = live->facts;
+			copy_facts(&copy->facts);
 			memcpy(copy->node, plh_shared->status.node, sizeof(copy->node));
-			if (graph)
-				memcpy(copy->graph, live->data, graph_wants);
-			if (waits)
-				copy_from_ring(copy->waits, live->first, (uint32) waits_wants);
+			for (i = 0; i < PLH_SECTIONS; i++)
+				if (copy->length[i] > 0)
+					copy_section(copy->data[i], (PlhSection) i, copy->length[i]);
 		}
 		LWLockRelease(plh_shared->lock);
 
 		if (fits)
 		{
-			copy->facts.graph_length = (uint32) graph_wants;
-			copy->waits_length = waits_wants;
 			copy->node[sizeof(copy->node) - 1] = '\0';
 			return;
 		}
-		if (copy->graph)
-			pfree(copy->graph);
-		if (copy->waits)
-			pfree(copy->waits);
-		graph_room = Min(graph_wants + graph_wants / 4, live->graph_room);
-		waits_room = Min(waits_wants + waits_wants / 4, live->waits_room);
+		for (i = 0; i < PLH_SECTIONS; i++)
+		{
+			if (copy->data[i])
+				pfree(copy->data[i]);
+			room[i] = Min(copy->length[i] + copy->length[i] / 4, section_room((PlhSection) i));
+		}
 		CHECK_FOR_INTERRUPTS();
 	}
 }

@@ -1,7 +1,7 @@
 /*
  * live_read.c
- *		Turns copies of the live area into rows: the SQL function behind
- *		blocking_now and recent_waits().
+ *		Turns copies of the live area into rows: the SQL functions behind
+ *		blocking_now, recent_waits() and recent_load().
  *
  * No lock is held here.  The bytes were made by Go; nothing is taken for
  * granted about them: every read is checked against the end of its record, and
@@ -27,8 +27,8 @@
 #define MASK "<insufficient privilege>"
 
 /*
- * Columns of the row type that do not come from the record: the node, when the
- * graph was taken, and up to when it is known that its waits go on.
+ * Columns of the row types that do not come from the record: the node; of waits
+ * also when the graph was taken, and up to when it is known that they go on.
  */
 enum
 {
@@ -39,6 +39,7 @@ enum
 };
 
 PG_FUNCTION_INFO_V1(plh_live_rows);
+PG_FUNCTION_INFO_V1(plh_live_load);
 PG_FUNCTION_INFO_V1(plh_live_decode);
 
 typedef struct Reader
@@ -48,6 +49,7 @@ typedef struct Reader
 	Datum	   *values;
 	bool	   *nulls;
 	MemoryContext row_context;	/* emptied after each row */
+	int			own_columns;	/* the first ones, which are not in the record */
 
 	/* The reader's rights, and the answer for the last role asked about. */
 	bool		sees_all;
@@ -219,9 +221,9 @@ put_record(Reader *reader, const PlhRecord *record, Rest fields)
 	bool		may_see = may_see_role(reader, record->role);
 	int			i;
 
-	if (record->n_fields != (uint32) (reader->description->natts - OWN_COLUMNS))
+	if (record->n_fields != (uint32) (reader->description->natts - reader->own_columns))
 		damaged("the records have another number of fields than the row type has");
-	for (i = OWN_COLUMNS; i < reader->description->natts; i++)
+	for (i = reader->own_columns; i < reader->description->natts; i++)
 		put_field(reader, i, &fields, may_see);
 	if (fields.left != 0)
 		damaged("a record goes on after its last field");
@@ -255,7 +257,7 @@ put_records(Reader *reader, const char *buffer, size_t length)
 }
 
 static void
-begin_rows(Reader *reader, FunctionCallInfo fcinfo)
+begin_rows(Reader *reader, int own_columns, FunctionCallInfo fcinfo)
 {
 	ReturnSetInfo *result;
 	int			i;
@@ -264,12 +266,13 @@ begin_rows(Reader *reader, FunctionCallInfo fcinfo)
 	result = (ReturnSetInfo *) fcinfo->resultinfo;
 	reader->store = result->setResult;
 	reader->description = result->setDesc;
-	if (reader->description->natts <= OWN_COLUMNS)
+	reader->own_columns = own_columns;
+	if (reader->description->natts <= own_columns)
 		damaged("the row type has too few columns");
 
 	reader->values = palloc0(reader->description->natts * sizeof(Datum));
 	reader->nulls = palloc0(reader->description->natts * sizeof(bool));
-	for (i = 0; i < OWN_COLUMNS; i++)
+	for (i = 0; i < own_columns; i++)
 		reader->nulls[i] = true;
 	reader->row_context = AllocSetContextCreate(CurrentMemoryContext, "pg_lock_history row", ALLOCSET_DEFAULT_SIZES);
 	reader->sees_all = has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS);
@@ -281,10 +284,27 @@ begin_rows(Reader *reader, FunctionCallInfo fcinfo)
  * it in this life.
  */
 static bool
-graph_is_alive(const PlhLiveFacts *facts)
+graph_is_alive(const PlhGraphFacts *graph)
 {
 	return pg_atomic_read_u32(&plh_shared->worker_pid) != 0 &&
-		facts->taken_at >= (TimestampTz) pg_atomic_read_u64(&plh_shared->worker_start);
+		graph->taken_at >= (TimestampTz) pg_atomic_read_u64(&plh_shared->worker_start);
+}
+
+/* Copies sections for a reader, whose first column is the node. */
+static void
+copy_for(Reader *reader, PlhLiveCopy *copy, uint32 sections)
+{
+	if (plh_shared == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("pg_lock_history is not loaded by the server, there is nothing to show"),
+				 errhint(PLH_PRELOAD_HINT)));
+	plh_copy_live(copy, sections);
+	if (copy->node[0] != '\0')
+	{
+		reader->values[COLUMN_NODE] = CStringGetTextDatum(plh_fit_encoding(copy->node));
+		reader->nulls[COLUMN_NODE] = false;
+	}
 }
 
 /* live_rows(graph, waits): the sections asked for, as they were at one moment. */
@@ -293,32 +313,41 @@ plh_live_rows(PG_FUNCTION_ARGS)
 {
 	Reader		reader;
 	PlhLiveCopy copy;
+	uint32		sections = 0;
 
-	if (plh_shared == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("pg_lock_history is not loaded by the server, there is nothing to show"),
-				 errhint(PLH_PRELOAD_HINT)));
+	if (PG_GETARG_BOOL(0))
+		sections |= 1 << PLH_SECTION_GRAPH;
+	if (PG_GETARG_BOOL(1))
+		sections |= 1 << PLH_SECTION_WAITS;
+	begin_rows(&reader, OWN_COLUMNS, fcinfo);
+	copy_for(&reader, &copy, sections);
 
-	begin_rows(&reader, fcinfo);
-	plh_copy_live(&copy, PG_GETARG_BOOL(0), PG_GETARG_BOOL(1));
-
-	if (copy.node[0] != '\0')
+	if (copy.data[PLH_SECTION_WAITS])
+		put_records(&reader, copy.data[PLH_SECTION_WAITS], copy.length[PLH_SECTION_WAITS]);
+	if (copy.data[PLH_SECTION_GRAPH])
 	{
-		reader.values[COLUMN_NODE] = CStringGetTextDatum(plh_fit_encoding(copy.node));
-		reader.nulls[COLUMN_NODE] = false;
-	}
-	if (copy.waits)
-		put_records(&reader, copy.waits, copy.waits_length);
-	if (copy.graph)
-	{
-		reader.values[COLUMN_TAKEN_AT] = TimestampTzGetDatum(copy.facts.taken_at);
+		const PlhGraphFacts *graph = &copy.facts.graph;
+
+		reader.values[COLUMN_TAKEN_AT] = TimestampTzGetDatum(graph->taken_at);
 		reader.values[COLUMN_UNTIL] = TimestampTzGetDatum(
-			graph_is_alive(&copy.facts) ?
-			Max(copy.facts.taken_at, (TimestampTz) pg_atomic_read_u64(&plh_shared->last_tick)) : copy.facts.taken_at);
+			graph_is_alive(graph) ?
+			Max(graph->taken_at, (TimestampTz) pg_atomic_read_u64(&plh_shared->last_tick)) : graph->taken_at);
 		reader.nulls[COLUMN_TAKEN_AT] = reader.nulls[COLUMN_UNTIL] = false;
-		put_records(&reader, copy.graph, copy.facts.graph_length);
+		put_records(&reader, copy.data[PLH_SECTION_GRAPH], copy.length[PLH_SECTION_GRAPH]);
 	}
+	return (Datum) 0;
+}
+
+/* live_load(): load by second. */
+Datum
+plh_live_load(PG_FUNCTION_ARGS)
+{
+	Reader		reader;
+	PlhLiveCopy copy;
+
+	begin_rows(&reader, COLUMN_NODE + 1, fcinfo);
+	copy_for(&reader, &copy, 1 << PLH_SECTION_LOAD);
+	put_records(&reader, copy.data[PLH_SECTION_LOAD], copy.length[PLH_SECTION_LOAD]);
 	return (Datum) 0;
 }
 
@@ -332,7 +361,7 @@ plh_live_decode(PG_FUNCTION_ARGS)
 	Reader		reader;
 	bytea	   *records = PG_GETARG_BYTEA_PP(0);
 
-	begin_rows(&reader, fcinfo);
+	begin_rows(&reader, OWN_COLUMNS, fcinfo);
 	put_records(&reader, VARDATA_ANY(records), VARSIZE_ANY_EXHDR(records));
 	return (Datum) 0;
 }

@@ -155,17 +155,36 @@ extern PlhShared *plh_shared;
 extern void plh_register_shmem(void);
 extern void plh_wake_worker(void);
 
-/* ---- live.c: the area that holds the latest graph and the last ended waits ---- */
+/* ---- live.c: the area that holds the latest graph, ended waits and load ---- */
+
+typedef enum PlhSection
+{
+	PLH_SECTION_GRAPH,
+	PLH_SECTION_WAITS,			/* the rings, in the order of PLH_RING_* */
+	PLH_SECTION_LOAD,
+	PLH_SECTIONS
+} PlhSection;
+
+typedef struct PlhGraphFacts
+{
+	TimestampTz taken_at;		/* 0 when there was none yet */
+	uint32		length;			/* bytes */
+	uint32		rows;
+	uint32		left_out;		/* waiters that had no room */
+} PlhGraphFacts;
+
+typedef struct PlhRingFacts
+{
+	uint64		records;		/* that are there */
+	uint64		overwritten;	/* and that are there no more */
+	TimestampTz oldest;			/* time of the first that is there, 0 when none is */
+} PlhRingFacts;
 
 typedef struct PlhLiveFacts
 {
-	TimestampTz taken_at;		/* of the graph; 0 when there was none yet */
-	uint32		graph_length;
-	uint32		graph_rows;
-	uint32		left_out;		/* waiters that had no room in the graph */
-	uint64		waits;			/* ended waits that are there */
-	uint64		overwritten;	/* and that are there no more */
-	TimestampTz oldest_end;		/* of the first that is there, 0 when none is */
+	PlhGraphFacts graph;
+	PlhRingFacts waits;
+	PlhRingFacts load;
 } PlhLiveFacts;
 
 /* What one reader has copied. */
@@ -173,20 +192,19 @@ typedef struct PlhLiveCopy
 {
 	PlhLiveFacts facts;
 	char		node[sizeof(((PlhStatus *) 0)->node)];
-	char	   *graph;			/* facts.graph_length bytes, NULL when not asked for */
-	char	   *waits;			/* waits_length bytes, oldest first */
-	size_t		waits_length;
+	char	   *data[PLH_SECTIONS]; /* NULL when not asked for; rings oldest first */
+	size_t		length[PLH_SECTIONS];
 } PlhLiveCopy;
 
 extern Size plh_live_size(void);
 extern void plh_init_live(void);
-extern void plh_live_rooms(uint32_t *graph_room, uint32_t *waits_room);
+extern void plh_live_rooms(uint32_t *graph_room, uint32_t *waits_room, uint32_t *load_room);
 extern void plh_read_live_facts(PlhLiveFacts *facts);
-extern void plh_copy_live(PlhLiveCopy *copy, bool graph, bool waits);
+extern void plh_copy_live(PlhLiveCopy *copy, uint32 sections);
 
 extern int32_t plh_probe_live_graph(const char *records, uint32_t length, uint32_t rows,
 									uint32_t left_out, int64_t taken_at);
-extern int32_t plh_probe_live_waits(const char *records, uint32_t length, uint32_t skipped);
+extern int32_t plh_probe_live_ring(uint32_t ring, const char *records, uint32_t length, uint32_t skipped);
 
 /* ---- sqlfuncs.c ---- */
 

@@ -350,7 +350,7 @@ typedef struct PlhStatus
 	char		hint[512];		/* what to do about the state, may be empty */
 } PlhStatus;
 
-/* ---- the live area: what blocking_now and recent_waits() show ---- */
+/* ---- the live area: what blocking_now, recent_waits() and recent_load() show ---- */
 
 /*
  * A row for sessions: this prefix, then n_fields fields without padding, each
@@ -362,7 +362,7 @@ typedef struct PlhRecord
 {
 	uint32_t	length;			/* of all, this prefix included */
 	uint32_t	role;			/* whose texts these are; 0 = not known: nobody's */
-	int64_t		at;				/* end of an ended wait, 0 in the graph */
+	int64_t		at;				/* end of an ended wait, begin of a second, 0 in the graph */
 	uint32_t	n_fields;
 	uint32_t	unused;
 } PlhRecord;
@@ -374,6 +374,10 @@ typedef enum PlhField
 	PLH_FIELD_INTS = 2,			/* uint32 count, then int32 each */
 	PLH_FIELD_TEXT = 3			/* uint32 length, then UTF-8 */
 } PlhField;
+
+#define PLH_RING_WAITS	0		/* ended waits */
+#define PLH_RING_LOAD	1		/* load by second */
+#define PLH_RINGS		2
 
 /* Set in the kind byte: shown to members of role and readers of all statistics only. */
 #define PLH_FIELD_PRIVATE 0x80
@@ -389,7 +393,7 @@ typedef struct PlhProbes
 	uint32_t	max_processes;	/* slots there are; no sweep finds more */
 	uint32_t	graph_room;		/* bytes that live_graph can take */
 	uint32_t	waits_room;		/* bytes of ended waits that are kept */
-	uint32_t	unused;
+	uint32_t	load_room;		/* and of load */
 
 	/*
 	 * Sleeps and sweeps with the given period until one of PLH_WAKE_* holds.
@@ -442,11 +446,11 @@ typedef struct PlhProbes
 							   uint32_t left_out, int64_t taken_at);
 
 	/*
-	 * Adds ended waits, oldest first; the oldest ones there make room.  skipped
-	 * more did not get this far and count as overwritten.  PLH_TOO_SMALL also
-	 * for bytes that are no records.
+	 * Adds records to a ring (PLH_RING_*), oldest first; the oldest ones there
+	 * make room.  skipped more did not get this far and count as overwritten.
+	 * PLH_TOO_SMALL also for bytes that are no records.
 	 */
-	int32_t		(*live_waits) (const char *records, uint32_t length, uint32_t skipped);
+	int32_t		(*live_ring) (uint32_t ring, const char *records, uint32_t length, uint32_t skipped);
 
 	/* Wakes the sessions whose flush() ticket is not above this one. */
 	int32_t		(*flushed) (uint64_t ticket);

@@ -96,16 +96,17 @@ put_live(Rows *rows)
 	TimestampTz as_of;
 
 	plh_read_live_facts(&facts);
-	as_of = facts.taken_at;
-	if (as_of != 0 && facts.graph_rows == 0 && facts.left_out == 0)
+	as_of = facts.graph.taken_at;
+	if (as_of != 0 && facts.graph.rows == 0 && facts.graph.left_out == 0)
 		as_of = Max(as_of, (TimestampTz) pg_atomic_read_u64(&plh_shared->last_tick));
 	put_time(rows, "live_as_of", as_of);
 	put_text(rows, "live_waits",
-			 facts.waits == 0 ? psprintf("none, " UINT64_FORMAT " overwritten", facts.overwritten) :
-			 psprintf(UINT64_FORMAT " that ended since %s, " UINT64_FORMAT " overwritten", facts.waits,
-					  DatumGetCString(DirectFunctionCall1(timestamptz_out, TimestampTzGetDatum(facts.oldest_end))),
-					  facts.overwritten));
-	put_count(rows, "live_left_out", facts.left_out);
+			 facts.waits.records == 0 ? psprintf("none, " UINT64_FORMAT " overwritten", facts.waits.overwritten) :
+			 psprintf(UINT64_FORMAT " that ended since %s, " UINT64_FORMAT " overwritten", facts.waits.records,
+					  DatumGetCString(DirectFunctionCall1(timestamptz_out, TimestampTzGetDatum(facts.waits.oldest))),
+					  facts.waits.overwritten));
+	put_time(rows, "live_load_since", facts.load.oldest);
+	put_count(rows, "live_left_out", facts.graph.left_out);
 }
 
 /*

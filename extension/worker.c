@@ -218,7 +218,7 @@ fill_probe_table(PlhProbes *probes)
 	probes->interface_version = PLH_INTERFACE;
 	probes->wake_fd = plh_wake_fd();
 	probes->max_processes = PLH_MAX_PROCESSES();
-	plh_live_rooms(&probes->graph_room, &probes->waits_room);
+	plh_live_rooms(&probes->graph_room, &probes->waits_room, &probes->load_room);
 	probes->wait = plh_probe_wait;
 	probes->locks = plh_probe_locks;
 	probes->row = plh_probe_row;
@@ -228,7 +228,7 @@ fill_probe_table(PlhProbes *probes)
 	probes->log = plh_probe_log;
 	probes->publish = plh_probe_publish;
 	probes->live_graph = plh_probe_live_graph;
-	probes->live_waits = plh_probe_live_waits;
+	probes->live_ring = plh_probe_live_ring;
 	probes->flushed = plh_probe_flushed;
 	probes->last_error = plh_probe_last_error;
 	probes->spare_slot = plh_probe_spare_slot;

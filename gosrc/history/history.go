@@ -165,7 +165,18 @@ type Gap struct {
 	Reason GapReason
 	Lost   int64  // rows lost, where that is known
 	Detail string // one sentence, may be empty
+	Part   Part   // what is missing
 }
+
+// Part is what may be sampled alone.
+type Part string
+
+// The words are stored.
+const (
+	PartAll   Part = ""
+	PartWaits Part = "waits"
+	PartLoad  Part = "load"
+)
 
 // Health is what watching cost and missed in one minute.
 type Health struct {

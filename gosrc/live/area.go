@@ -15,6 +15,7 @@ import (
 type Room struct {
 	Graph int
 	Waits int
+	Load  int
 }
 
 // Settings are what the records depend on.
@@ -56,6 +57,9 @@ type Area struct {
 
 	waits   records // ended, not yet handed over
 	skipped int     // that had no room here
+
+	load        records // not yet handed over
+	loadSkipped int
 
 	// Of the graph at work.
 	members  []member

@@ -40,9 +40,9 @@ static inline int32_t call_live_graph(PlhProbes *p, const char *r, uint32_t leng
 {
 	return p->live_graph(r, length, rows, left_out, taken_at);
 }
-static inline int32_t call_live_waits(PlhProbes *p, const char *r, uint32_t length, uint32_t skipped)
+static inline int32_t call_live_ring(PlhProbes *p, uint32_t ring, const char *r, uint32_t length, uint32_t skipped)
 {
-	return p->live_waits(r, length, skipped);
+	return p->live_ring(ring, r, length, skipped);
 }
 static inline int32_t call_flushed(PlhProbes *p, uint64_t ticket) { return p->flushed(ticket); }
 static inline int32_t call_spare_slot(PlhProbes *p, int32_t *spare) { return p->spare_slot(spare); }
@@ -164,7 +164,7 @@ func (t *Table) MaxProcesses() int { return int(t.c.max_processes) }
 
 // LiveRoom returns the sizes of the live area's sections.
 func (t *Table) LiveRoom() live.Room {
-	return live.Room{Graph: int(t.c.graph_room), Waits: int(t.c.waits_room)}
+	return live.Room{Graph: int(t.c.graph_room), Waits: int(t.c.waits_room), Load: int(t.c.load_room)}
 }
 
 // Waker returns a function that makes a sleeping Wait come back. Unlike
@@ -407,7 +407,16 @@ func (t *Table) LiveGraph(g *live.Graph) error {
 
 // LiveWaits adds ended waits to the live area.
 func (t *Table) LiveWaits(records []byte, skipped int) error {
-	return t.result("live waits", C.call_live_waits(t.c, (*C.char)(unsafe.Pointer(unsafe.SliceData(records))),
+	return t.liveRing(C.PLH_RING_WAITS, records, skipped)
+}
+
+// LiveLoad adds load to the live area.
+func (t *Table) LiveLoad(records []byte, skipped int) error {
+	return t.liveRing(C.PLH_RING_LOAD, records, skipped)
+}
+
+func (t *Table) liveRing(ring C.uint32_t, records []byte, skipped int) error {
+	return t.result("live ring", C.call_live_ring(t.c, ring, (*C.char)(unsafe.Pointer(unsafe.SliceData(records))),
 		C.uint32_t(len(records)), C.uint32_t(skipped)))
 }
 

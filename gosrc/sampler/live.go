@@ -51,7 +51,8 @@ func (v *liveView) empty(at snapshot.Micros) {
 // owes reports whether something has not arrived.
 func (v *liveView) owes() bool {
 	pending, skipped := v.area.Pending()
-	return v.owed || len(pending) > 0 || skipped > 0
+	load, missed := v.area.PendingLoad()
+	return v.owed || len(pending) > 0 || skipped > 0 || len(load) > 0 || missed > 0
 }
 
 // showLive brings what is new into the live area: ended waits first, so that
@@ -72,6 +73,11 @@ func (s *Sampler) showLive() {
 	if pending, skipped := v.area.Pending(); len(pending) > 0 || skipped > 0 {
 		if err = s.o.Probes.LiveWaits(pending, skipped); err == nil {
 			v.area.HandedOver()
+		}
+	}
+	if load, missed := v.area.PendingLoad(); err == nil && (len(load) > 0 || missed > 0) {
+		if err = s.o.Probes.LiveLoad(load, missed); err == nil {
+			v.area.LoadHandedOver()
 		}
 	}
 	if err == nil && v.owed {

@@ -60,6 +60,7 @@ func (s *Sampler) readLoad(final bool) {
 		runs = runs[n:]
 		if done, ok := l.meter.Close(second); ok {
 			l.seconds = append(l.seconds, done)
+			s.live.area.Second(&done)
 		}
 	}
 	for i := range runs { // of the second that goes on

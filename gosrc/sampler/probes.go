@@ -177,10 +177,11 @@ type Probes interface {
 	Activity(finish bool, a *Activity) error
 	// Name returns the server's name for a number, "" when it has none.
 	Name(kind snapshot.NameKind, number uint32) (string, error)
-	// LiveGraph and LiveWaits bring records into the live area; ErrBusy when a
+	// LiveGraph, LiveWaits and LiveLoad bring records into the live area; ErrBusy when a
 	// session was reading it.
 	LiveGraph(*live.Graph) error
 	LiveWaits(records []byte, skipped int) error
+	LiveLoad(records []byte, skipped int) error
 	Flushed(ticket uint64) error
 	// SpareSlot reports whether more client slots are free than are reserved.
 	SpareSlot() (bool, error)

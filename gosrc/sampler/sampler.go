@@ -20,6 +20,8 @@ const (
 	// idleTurn is how often a quiet server is looked at from Go: status and
 	// health. Each turn costs some 30 µs of CPU in all threads.
 	idleTurn = time.Second
+	// loadTurn is how much later we come when the rows of a second have not.
+	loadTurn = 250 * time.Millisecond
 	// idlePush is how often the store hears from an idle sampler, so that it
 	// can turn the ring by time; with a short retention more often.
 	idlePush          = time.Minute
@@ -56,8 +58,6 @@ const (
 	keyFailures        = "probe failures"
 	keySettings        = "settings"
 	keyLive            = "live area"
-	detailTrackLocks   = "pg_lock_history.track_locks was off"
-	detailEnabled      = "pg_lock_history.enabled was off"
 	hintProbeHasFailed = "Sampling goes on; please report this with the server log."
 )
 
@@ -158,8 +158,8 @@ type Sampler struct {
 	lastPush       snapshot.Micros
 	completeTo     snapshot.Micros // of the last flush
 	gaps           []history.Gap
-	pausedSince    snapshot.Micros // 0 while sampling
-	pauseDetail    string
+	off            off             // what is not sampled
+	offSince       snapshot.Micros // told in gaps up to then
 	recordingSince snapshot.Micros
 	draft          Status // a field, so that it is not allocated each second
 	published      Status
@@ -243,10 +243,10 @@ func (s *Sampler) turn() (stop bool, err error) {
 	}
 
 	s.pause()
+	s.readLoad(w.Reasons&WokeStop != 0)
 	if s.tracksLocks() {
 		s.sweep(s.found[:n])
 	}
-	s.readLoad(w.Reasons&WokeStop != 0)
 	s.showLive()
 	s.accountTick(period, began)
 
@@ -549,29 +549,6 @@ func (s *Sampler) counters() counters {
 		rowsDropped: st.RowsDropped + s.lost, errors: s.errors + st.Errors}
 }
 
-// pause keeps account of the time in which waits are not looked for.
-func (s *Sampler) pause() {
-	switch {
-	case !s.tracksLocks() && s.pausedSince == 0:
-		s.pausedSince = s.wake.Now
-		s.pauseDetail = detailEnabled
-		if s.o.Config.Enabled {
-			s.pauseDetail = detailTrackLocks
-		}
-	case s.tracksLocks() && s.pausedSince != 0:
-		s.endPause(s.wake.Now)
-		s.resumed = true
-	}
-}
-
-func (s *Sampler) endPause(at snapshot.Micros) {
-	if s.pausedSince == 0 {
-		return
-	}
-	s.addGap(history.Gap{Began: s.pausedSince, Ended: at, Reason: history.GapDisabled, Detail: s.pauseDetail})
-	s.pausedSince = 0
-}
-
 func (s *Sampler) addGap(g history.Gap) {
 	if len(s.gaps) >= maxPendingGaps {
 		// The newest swallows the last one: no time without samples is lost.
@@ -603,6 +580,7 @@ func (s *Sampler) flush(asked, final bool) {
 	if asked {
 		s.health.close(w.Now, s.counters())
 	}
+	s.tellPause(w.Now, len(d.Closed) > 0 || len(s.load.seconds) > 0 || asked)
 	busy := asked || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(s.gaps) > 0 || len(s.load.seconds) > 0 || len(s.texts.found) > 0 || s.watchesWaits()
 	var health []history.Health
 	if s.health.due(w.Now, busy) {
@@ -667,6 +645,9 @@ func (s *Sampler) speak() {
 func (s *Sampler) publish() {
 	w := &s.wake
 	s.nextTurn = w.NowNs + Monotonic(idleTurn)
+	if s.tracksLoad() {
+		s.nextTurn += Monotonic(loadTurn) // its rows wake us once a second anyway
+	}
 	sink := s.o.Sink.Status()
 	st := &s.draft
 	*st = Status{

@@ -34,6 +34,7 @@ type server struct {
 	areaBusy  int // so do LiveGraph and LiveWaits
 	areaError error
 	graphs    []shownGraph
+	load      []byte // shown
 	ended     []shownWaits
 
 	failures []snapshot.Failure  // left by sessions, not yet read
@@ -250,6 +251,15 @@ func (s *server) LiveGraph(g *live.Graph) error {
 	return nil
 }
 
+func (s *server) LiveLoad(records []byte, skipped int) error {
+	if s.areaBusy > 0 {
+		s.areaBusy--
+		return ErrBusy
+	}
+	s.load = append(s.load, records...)
+	return nil
+}
+
 func (s *server) LiveWaits(records []byte, skipped int) error {
 	if err := s.area(); err != nil {
 		return err
@@ -336,7 +346,7 @@ func (r *recorder) gaps() (all []history.Gap) {
 }
 
 func testConfig() config.Config {
-	return config.Config{Enabled: true, TrackLocks: true, NodeName: "n", SamplePeriod: 10 * time.Millisecond,
+	return config.Config{Enabled: true, TrackLocks: true, TrackLoad: true, NodeName: "n", SamplePeriod: 10 * time.Millisecond,
 		FlushPeriod: time.Second, MinDuration: 100 * time.Millisecond, MaxRowsPerSecond: 1000, QueryLength: 64, Retention: 7 * 24 * time.Hour}
 }
 
@@ -497,7 +507,7 @@ func TestFlushIsNotAnsweredBeforeItIsWritten(t *testing.T) {
 }
 
 func TestSwitchedOffTimeIsAGap(t *testing.T) {
-	off := `{"settings":{"enabled":false,"track_locks":true,"database":"postgres","sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,"query_text":"full","query_length":64,"memory_limit_mb":64,"node_name":"n"},
+	off := `{"settings":{"enabled":false,"track_locks":true,"track_load":true,"database":"postgres","sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,"query_text":"full","query_length":64,"memory_limit_mb":64,"node_name":"n"},
 		"server":{"version_num":150000,"port":5432,"worker_start":1,"system_identifier":"1","extension_version":"1.0"}}`
 	on := strings.Replace(off, `"enabled":false`, `"enabled":true`, 1)
 	srv := &server{settings: off, script: []moment{
@@ -569,7 +579,7 @@ func TestShorterFlushPeriodTakesEffectAtOnce(t *testing.T) {
 	cfg := testConfig()
 	cfg.FlushPeriod = time.Minute
 	srv := &server{script: []moment{{at: time.Second, do: alterWaits}, {at: 2 * time.Second, reasons: WokeReload}},
-		settings: `{"settings":{"enabled":true,"track_locks":true,"database":"postgres","sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,"query_text":"full","query_length":64,"memory_limit_mb":64,"node_name":"n"},
+		settings: `{"settings":{"enabled":true,"track_locks":true,"track_load":true,"database":"postgres","sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,"query_text":"full","query_length":64,"memory_limit_mb":64,"node_name":"n"},
 		"server":{"version_num":150000,"port":5432,"worker_start":1,"system_identifier":"1","extension_version":"1.0"}}`}
 	sink := &recorder{}
 	play(t, srv, sink, cfg, 5*time.Second)

@@ -207,7 +207,7 @@ const (
 	leastEpisode = 8 + 24
 	leastEdge    = 5
 	leastShort   = 8 + 13
-	leastGap     = 5
+	leastGap     = 6
 	leastHealth  = 18
 
 	leastSecond = 2 + 4 + 1
@@ -275,6 +275,7 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 	b.Gaps = list(d, leastGap, func(g *history.Gap) {
 		g.Began, g.Ended = d.time(b.CompleteTo), d.time(b.CompleteTo)
 		g.Reason, g.Lost, g.Detail = history.GapReason(d.text()), d.int(), d.text()
+		g.Part = history.Part(d.text())
 	})
 	b.Health = list(d, leastHealth, func(h *history.Health) {
 		for _, p := range healthFields(h) {

@@ -348,6 +348,7 @@ func (e *encoder) gap(g *history.Gap, base snapshot.Micros) {
 	e.text(string(g.Reason))
 	e.int(g.Lost)
 	e.text(g.Detail)
+	e.text(string(g.Part))
 }
 
 func (e *encoder) health(h *history.Health) {

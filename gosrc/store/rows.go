@@ -45,7 +45,7 @@ func columnsOf(leaf string) []string {
 	case "second":
 		return []string{"seg", "node_id", "run", "at", "sampled_ms", "clients", "active", "idle_in_transaction", "waiting", "dims", "load_ms", "carry"}
 	case "gap":
-		return []string{"seg", "node_id", "run", "began", "ended", "reason", "lost", "detail"}
+		return []string{"seg", "node_id", "run", "began", "ended", "reason", "lost", "detail", "part"}
 	default: // health_minute
 		return []string{"seg", "node_id", "run", "minute", "ticks_due", "ticks_done", "ticks_late", "ticks_missed",
 			"period_ms", "probe_us_p50", "probe_us_p99", "probe_us_max", "hold_us_p99", "hold_us_max",
@@ -310,7 +310,7 @@ func (r *rowSet) second(s *history.Second) {
 }
 
 func (r *rowSet) gap(g *history.Gap) {
-	r.add("gap", nil, r.nodeID, r.run, g.Began.Time(), g.Ended.Time(), string(g.Reason), g.Lost, r.text(g.Detail))
+	r.add("gap", nil, r.nodeID, r.run, g.Began.Time(), g.Ended.Time(), string(g.Reason), g.Lost, r.text(g.Detail), text(string(g.Part)))
 }
 
 func (r *rowSet) health(h *history.Health) {

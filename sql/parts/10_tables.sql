@@ -281,7 +281,8 @@ CREATE TABLE lock_history.gap (
     ended   timestamptz NOT NULL,
     reason  text NOT NULL,
     lost    bigint NOT NULL,
-    detail  text
+    detail  text,
+    part    text                         -- waits, load; null: all that is recorded
 ) PARTITION BY LIST (seg);
 
 -- What watching cost, by minute (several rows when the worker was restarted).

@@ -205,6 +205,13 @@ COMMENT ON VIEW lock_history.node_state IS
     'internal: the watched servers, each with the latest life of its worker';
 GRANT SELECT ON lock_history.node_state TO pg_monitor;
 
+CREATE VIEW lock_history.life AS
+SELECT r.node_id, r.started_at, r.heartbeat
+FROM lock_history.run AS r;
+COMMENT ON VIEW lock_history.life IS
+    'internal: the lives of the worker that are remembered';
+GRANT SELECT ON lock_history.life TO pg_monitor;
+
 -- A segment takes its rows while it is open: nothing in it ended after
 -- closed_at, which lets a reader leave out whole segments.  What was kept is
 -- never left out.

@@ -5,14 +5,14 @@
 -- run row of an idle server is written every 15 minutes only.  Of another
 -- server the run row is all there is, so it is silent only after that.
 CREATE VIEW lock_history.gaps AS
-SELECT n.node, g.began, g.ended, g.reason, g.lost, g.detail
+SELECT n.node, g.began, g.ended, g.reason, g.lost, g.detail, g.part
 FROM lock_history.gap AS g
 JOIN lock_history.recorded AS n ON n.node_id = g.node_id
 WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
 UNION ALL
 SELECT s.node, greatest(s.heartbeat, s.last_tick), NULL,
        CASE WHEN s.worker_state = 'disabled' THEN 'disabled' ELSE 'stopped' END,
-       NULL, 'not sampled since then'
+       NULL, 'not sampled since then', NULL
 FROM (SELECT t.node, t.heartbeat, t.flush_period, w.last_tick, w.is_local,
              CASE WHEN w.is_local THEN w.state END AS worker_state
       FROM lock_history.node_state AS t
@@ -41,3 +41,4 @@ COMMENT ON COLUMN lock_history.gaps.ended IS 'end of the gap; null: it lasts';
 COMMENT ON COLUMN lock_history.gaps.reason IS 'stopped: no worker; disabled: switched off; late: the worker did not get to run; writer blocked: could not be written and was dropped; ring held: a reader kept the next segment; elsewhere: the settings named another history, or there were no tables';
 COMMENT ON COLUMN lock_history.gaps.lost IS 'rows lost, where that is known';
 COMMENT ON COLUMN lock_history.gaps.detail IS 'more about it; may be null';
+COMMENT ON COLUMN lock_history.gaps.part IS 'what is missing: waits or load; null: all';

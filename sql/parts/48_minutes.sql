@@ -41,7 +41,7 @@ BEGIN
         INSERT INTO lock_history.minute_gap (node_id, source, began, ended)
         SELECT g.node_id, source, lower(g.part), upper(g.part)
         FROM (SELECT m.node_id, pg_catalog.unnest(pg_catalog.range_agg(tstzrange(m.began, greatest(m.began, m.ended)))) AS part
-              FROM lock_history.gap AS m WHERE m.seg = roll_up.seg AND m.ended > m.began
+              FROM lock_history.gap AS m WHERE m.seg = roll_up.seg AND m.ended > m.began AND m.part IS DISTINCT FROM 'waits'
               GROUP BY m.node_id) AS g
         ORDER BY upper(g.part) - lower(g.part) DESC LIMIT 1000;
         UPDATE lock_history.ring AS r SET rolled_to = r.closed_at, is_rolled = true WHERE r.seg = roll_up.seg;
@@ -140,7 +140,7 @@ BEGIN
                                    - coalesce((SELECT pg_catalog.sum(upper(h.hole) - lower(h.hole))
                                                FROM (SELECT pg_catalog.unnest(pg_catalog.range_agg(pg_catalog.tstzrange(greatest(g.began, s.at), least(g.ended, s.at + interval '1 min')))) AS hole
                                                      FROM lock_history.gap AS g
-                                                     WHERE g.seg = roll_up.seg AND g.node_id = s.node_id
+                                                     WHERE g.seg = roll_up.seg AND g.node_id = s.node_id AND g.part IS DISTINCT FROM 'waits'
                                                        AND g.began < s.at + interval '1 min' AND g.ended > s.at) AS h), '0')))::integer AS ms) AS w;
 
     UPDATE lock_history.ring AS r SET rolled_to = ended WHERE r.seg = roll_up.seg;
@@ -228,15 +228,15 @@ SELECT n.node_id, n.node,
                                     (SELECT pg_catalog.min(m.opened_at) FROM lock_history.minute_ring AS m WHERE NOT m.is_empty))) AS since,
        NULL::timestamptz AS until,
        (SELECT coalesce(pg_catalog.range_agg(pg_catalog.tstzrange(h.began, greatest(h.began, h.ended))), '{}')
-        FROM (SELECT g.began, g.ended FROM lock_history.gap AS g WHERE g.seg < 8 AND g.node_id = n.node_id
+        FROM (SELECT g.began, g.ended FROM lock_history.gap AS g WHERE g.seg < 8 AND g.node_id = n.node_id AND g.part IS DISTINCT FROM 'waits'
               UNION ALL
               SELECT o.began, o.ended FROM lock_history.minute_gap AS o
               WHERE o.node_id = n.node_id AND o.source <> ALL (ARRAY(SELECT r.round * 8 + r.seg FROM lock_history.ring AS r WHERE NOT r.is_empty))
               UNION ALL
               -- Up to when: its worker knows best.  Of another server the heartbeat is all
               -- there is, and an idle one has one every 15 minutes.
-              SELECT CASE WHEN w.node = n.node THEN greatest(e.heartbeat, w.last_flush)
-                          WHEN e.heartbeat < pg_catalog.statement_timestamp() - 3 * e.flush_period - interval '16 min' THEN e.heartbeat
+              SELECT CASE WHEN w.node = n.node THEN pg_catalog.date_trunc('second', greatest(e.heartbeat, w.last_flush))
+                          WHEN e.heartbeat < pg_catalog.statement_timestamp() - 3 * e.flush_period - interval '16 min' THEN pg_catalog.date_trunc('second', e.heartbeat)
                           ELSE greatest(e.heartbeat, pg_catalog.statement_timestamp()) END, 'infinity'
               FROM (SELECT l.node_id, l.heartbeat, l.flush_period FROM lock_history.run AS l
                     WHERE l.node_id = n.node_id ORDER BY l.run DESC LIMIT 1) AS e
@@ -248,7 +248,7 @@ WHERE (SELECT lock_history.incident()) IS NULL
 UNION ALL
 SELECT -k.kept_id, k.node, k.since, k.until,
        (SELECT coalesce(pg_catalog.range_agg(pg_catalog.tstzrange(g.began, greatest(g.began, g.ended))), '{}')
-        FROM lock_history.gap AS g WHERE g.seg = 8 AND g.node_id = -k.kept_id)
+        FROM lock_history.gap AS g WHERE g.seg = 8 AND g.node_id = -k.kept_id AND g.part IS DISTINCT FROM 'waits')
 FROM lock_history.kept_incident AS k
 WHERE k.name = (SELECT lock_history.incident());
 COMMENT ON VIEW lock_history.watched IS

@@ -65,6 +65,7 @@ DECLARE
     new_id      integer;
     waits       bigint;
     short_waits bigint;
+    seconds     bigint;
     bytes       bigint;
 BEGIN
     IF keep.since IS NULL OR keep.until IS NULL THEN
@@ -194,15 +195,51 @@ BEGIN
     WHERE s.seg < 8 AND s.node_id = source.node_id AND s.at BETWEEN keep.since - interval '1 s' AND keep.until;
     GET DIAGNOSTICS short_waits = ROW_COUNT;
 
-    IF waits = 0 AND short_waits = 0 AND NOT EXISTS (SELECT FROM lock_history.kept_deadlock AS d WHERE d.node_id = -new_id) THEN
-        RAISE EXCEPTION 'nothing to keep: nobody waited on server "%" from % to %', source.node, keep.since, keep.until
+    -- The numbers of several segments come together in one dictionary: what is the
+    -- same in several is one, and all fit two bytes.
+    WITH loaded AS MATERIALIZED (
+        SELECT s.seg, s.run, s.at, s.sampled_ms, s.clients, s.active, s.idle_in_transaction, s.waiting, s.dims, s.load_ms, s.carry
+        FROM lock_history.second AS s
+        WHERE s.seg < 8 AND s.node_id = source.node_id AND s.at BETWEEN pg_catalog.date_trunc('second', keep.since) AND keep.until
+    ), word AS MATERIALIZED (
+        SELECT n.seg, n.dim_id,
+               (CASE WHEN n.number > 65535 THEN 0 WHEN n.number < 32768 THEN n.number ELSE n.number - 65536 END)::smallint AS kept_dim_id
+        FROM (SELECT d.seg, d.dim_id,
+                     pg_catalog.dense_rank() OVER (ORDER BY pg_catalog.hash_record_extended(
+                         ROW(d.wait_event_type, d.wait_event, d.lwlock_mode, d.backend_type, d.datid, d.datname, d.usesysid, d.usename, d.query_id), 0)) AS number
+              FROM (SELECT DISTINCT l.seg, e.dim_id FROM loaded AS l CROSS JOIN LATERAL pg_catalog.unnest(l.dims) AS e(dim_id)) AS u
+              JOIN lock_history.dim AS d ON d.seg = u.seg AND d.dim_id = u.dim_id AND d.kind = 1 AND (d.node_id = source.node_id) IS TRUE) AS n
+    ), dictionary AS (
+        INSERT INTO lock_history.kept_dim (
+            seg, node_id, dim_id, kind, wait_event_type, wait_event, lwlock_mode, backend_type, datid, datname,
+            usesysid, usename, query_id, instance, relation, object, fork, block)
+        SELECT DISTINCT ON (w.kept_dim_id)
+               8, -new_id, w.kept_dim_id, d.kind, d.wait_event_type, d.wait_event, d.lwlock_mode, d.backend_type, d.datid, d.datname,
+               d.usesysid, d.usename, d.query_id, d.instance, d.relation, d.object, d.fork, d.block
+        FROM word AS w
+        JOIN lock_history.dim AS d ON d.seg = w.seg AND d.dim_id = w.dim_id AND d.kind = 1 AND (d.node_id = source.node_id) IS TRUE
+        WHERE w.kept_dim_id <> 0
+    )
+    INSERT INTO lock_history.kept_second (
+        seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms, carry)
+    SELECT 8, -new_id, l.run, l.at, l.sampled_ms, l.clients, l.active, l.idle_in_transaction, l.waiting,
+           ARRAY(SELECT w.kept_dim_id
+                 FROM pg_catalog.unnest(l.dims) WITH ORDINALITY AS e(dim_id, place)
+                 JOIN word AS w ON w.seg = l.seg AND w.dim_id = e.dim_id
+                 ORDER BY e.place), l.load_ms, l.carry
+    FROM loaded AS l;
+    GET DIAGNOSTICS seconds = ROW_COUNT;
+
+    IF waits = 0 AND short_waits = 0 AND seconds = 0
+       AND NOT EXISTS (SELECT FROM lock_history.kept_deadlock AS d WHERE d.node_id = -new_id) THEN
+        RAISE EXCEPTION 'nothing to keep: nobody was active on server "%" from % to %', source.node, keep.since, keep.until
             USING ERRCODE = 'no_data_found',
                   HINT = 'lock_history.worst_moments() lists when sessions waited, lock_history.gaps when nobody was looking.';
     END IF;
 
     -- as shown, with the one that lasts
-    INSERT INTO lock_history.kept_gap (seg, node_id, run, began, ended, reason, lost, detail)
-    SELECT 8, -new_id, 0, g.began, coalesce(g.ended, greatest(kept_now, g.began)), g.reason, coalesce(g.lost, 0), g.detail
+    INSERT INTO lock_history.kept_gap (seg, node_id, run, began, ended, reason, lost, detail, part)
+    SELECT 8, -new_id, 0, g.began, coalesce(g.ended, greatest(kept_now, g.began)), g.reason, coalesce(g.lost, 0), g.detail, g.part
     FROM lock_history.gaps AS g
     WHERE g.node = source.node AND g.began <= keep.until AND (g.ended IS NULL OR g.ended >= keep.since);
 
@@ -236,9 +273,11 @@ BEGIN
           UNION ALL
           SELECT pg_catalog.pg_column_size(d) FROM lock_history.kept_deadlock AS d WHERE d.node_id = -new_id
           UNION ALL
-          SELECT pg_catalog.pg_column_size(g) FROM lock_history.kept_gap AS g WHERE g.node_id = -new_id
+          SELECT pg_catalog.pg_column_size(m) FROM lock_history.kept_dim AS m WHERE m.node_id = -new_id
           UNION ALL
-          SELECT pg_catalog.pg_column_size(t) FROM lock_history.kept_dim AS t WHERE t.node_id = -new_id
+          SELECT pg_catalog.pg_column_size(l) FROM lock_history.kept_second AS l WHERE l.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(g) FROM lock_history.kept_gap AS g WHERE g.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(h) FROM lock_history.kept_health_minute AS h WHERE h.node_id = -new_id) AS l;
 
@@ -300,8 +339,9 @@ BEGIN
     DELETE FROM lock_history.kept_actor AS a WHERE a.node_id = -old_id;
     DELETE FROM lock_history.kept_short_wait AS s WHERE s.node_id = -old_id;
     DELETE FROM lock_history.kept_deadlock AS d WHERE d.node_id = -old_id;
+    DELETE FROM lock_history.kept_dim AS m WHERE m.node_id = -old_id;
+    DELETE FROM lock_history.kept_second AS l WHERE l.node_id = -old_id;
     DELETE FROM lock_history.kept_gap AS g WHERE g.node_id = -old_id;
-    DELETE FROM lock_history.kept_dim AS t WHERE t.node_id = -old_id;
     DELETE FROM lock_history.kept_health_minute AS h WHERE h.node_id = -old_id;
 END
 $$;

@@ -69,6 +69,48 @@ COMMENT ON FUNCTION lock_history.live_rows(boolean, boolean) IS
 REVOKE ALL ON FUNCTION lock_history.live_rows(boolean, boolean) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION lock_history.live_rows(boolean, boolean) TO pg_monitor;
 
+-- One record of load.  The first column is the reader's.
+CREATE TYPE lock_history.live_load_row AS (
+    node            text,
+    at              timestamptz,
+    wait_event_type text,
+    wait_event      text,
+    lwlock_mode     text,
+    datname         text,
+    usename         text,
+    backend_type    text,
+    query_id        bigint,
+    load_us         bigint,
+    sampled_us      bigint
+);
+COMMENT ON TYPE lock_history.live_load_row IS 'internal: one record of load in the live area';
+REVOKE ALL ON TYPE lock_history.live_load_row FROM PUBLIC;
+GRANT USAGE ON TYPE lock_history.live_load_row TO pg_monitor;
+
+CREATE FUNCTION lock_history.live_load()
+RETURNS SETOF lock_history.live_load_row
+LANGUAGE C STABLE STRICT
+SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'plh_live_load';
+COMMENT ON FUNCTION lock_history.live_load() IS
+    'internal: load in the live area; query_id masked as in pg_stat_activity';
+REVOKE ALL ON FUNCTION lock_history.live_load() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lock_history.live_load() TO pg_monitor;
+
+CREATE FUNCTION lock_history.recent_load()
+RETURNS SETOF lock_history.load
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT l.node, l.at, l.wait_event_type, l.wait_event, l.lwlock_mode, l.datname, l.usename, l.backend_type, l.query_id,
+           l.load_us::double precision / nullif(l.sampled_us, 0)
+    FROM lock_history.live_load() AS l
+$$;
+COMMENT ON FUNCTION lock_history.recent_load() IS
+    'As view load, from shared memory, in any database: the last seconds, as many as fit; a restart of the server clears it';
+REVOKE ALL ON FUNCTION lock_history.recent_load() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lock_history.recent_load() TO pg_monitor;
+
 -- As blocking_tree_at(): the same columns, the same order of siblings, one row for
 -- a parallel query.
 CREATE VIEW lock_history.blocking_now AS

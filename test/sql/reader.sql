@@ -20,6 +20,9 @@ SELECT pg_temp.add_wait('episode', :n, 1002, 102, 8, 10, 20, ARRAY[(1,101,2,10,N
        pg_temp.add_wait('episode', :n, 1005, 104, 8, 30, 40, ARRAY[(1,102,2,30,NULL), (3,102,0,30,NULL)]::pg_temp.edge[], 1, lock => 2) \g /dev/null
 INSERT INTO lock_history.short_wait_0 (seg, node_id, at, locktype, query_id, waits, total_ms, max_ms) VALUES (0, :n, pg_temp.t(12), 'relation', 424242, 3, 9, 5);
 INSERT INTO lock_history.deadlock_0 (seg, node_id, run, at, deadlock_id, member, pid, is_victim, actor_id) VALUES (0, :n, 1, pg_temp.t(13), 1, 1, 104, true, 104), (0, :n, 1, pg_temp.t(13), 1, 2, 103, false, 103);
+INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, wait_event_type, wait_event, usesysid, usename, query_id)
+VALUES (0, :n, 1, 1, 'CPU', 'CPU', 'regress_plh_own'::regrole, 'regress_plh_own', 424242), (0, :n, 2, 1, 'CPU', 'own text', 'regress_plh_reader'::regrole, 'regress_plh_reader', 434343);
+INSERT INTO lock_history.second (seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms) VALUES (0, :n, 1, pg_temp.t(13), 1000, 4, 2, 1, 0, '{1,2}', '{1000,1000}');
 SELECT lock_history.keep(pg_temp.t(0), pg_temp.t(60), 'kept', 'here');
 -- all that can be read: each view, and each function that returns rows, called
 -- with values by the names of its arguments, those without a default

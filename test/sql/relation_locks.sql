@@ -38,7 +38,10 @@ FROM (VALUES
     (9, 'blocking_all', 'SELECT * FROM lock_history.blocking_all(3)'),
     (10, 'worst_moments', 'SELECT * FROM lock_history.worst_moments()'),
     (11, 'root_blockers()', $$SELECT * FROM lock_history.root_blockers('2026-03-01 14:30:01+00')$$),
-    (12, 'deadlocks', 'SELECT * FROM lock_history.deadlocks')
+    (12, 'deadlocks', 'SELECT * FROM lock_history.deadlocks'),
+    (13, 'load', 'SELECT * FROM lock_history.load'),
+    (14, 'sessions', 'SELECT * FROM lock_history.sessions'),
+    (15, 'load_by', $$SELECT * FROM lock_history.load_by('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$)
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
@@ -57,7 +60,9 @@ FROM (VALUES
     (7, 'blocking_tree_at', $$SELECT * FROM lock_history.blocking_tree_at('14:30:01')$$),
     (8, 'blocking_all', 'SELECT * FROM lock_history.blocking_all(3)'),
     (9, 'worst_moments', 'SELECT * FROM lock_history.worst_moments()'),
-    (10, 'deadlocks', 'SELECT * FROM lock_history.deadlocks')
+    (10, 'deadlocks', 'SELECT * FROM lock_history.deadlocks'),
+    (11, 'load', 'SELECT * FROM lock_history.load'),
+    (12, 'load_by', $$SELECT * FROM lock_history.load_by('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$)
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;

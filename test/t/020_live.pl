@@ -208,8 +208,8 @@ for my $round (1 .. 6)
 LockHistory::flush($node);
 my $waits = sql('SELECT count(*) FROM lock_history.waits');
 my $kept = sql('SELECT count(*) FROM lock_history.recent_waits()');
-cmp_ok($kept, '<', 36, "half a megabyte holds $kept waits of 15 kB");
-cmp_ok($kept, '>', 25, '... and no fewer than fit');
+cmp_ok($kept, '<', 29, "two fifths of a megabyte hold $kept waits of 15 kB");
+cmp_ok($kept, '>', 20, '... and no fewer than fit');
 is(sql("SELECT $wait FROM lock_history.recent_waits() ORDER BY wait_end DESC, wait_id"),
 	sql("SELECT $wait FROM lock_history.waits WHERE wait_id IN (SELECT wait_id FROM lock_history.recent_waits()) ORDER BY wait_end DESC, wait_id"), 'as they are in the history');
 is(sql('SELECT min(wait_end) >= (SELECT wait_end FROM lock_history.waits ORDER BY wait_end DESC OFFSET ' . ($kept - 1) . ' LIMIT 1) FROM lock_history.recent_waits()'), 't', 'the newest are kept');
@@ -237,7 +237,7 @@ until_shown(3);
 for my $database (qw(postgres latin1 ascii other))
 {
 	is(sql(q{SELECT count(*), count(DISTINCT datname), bool_and(query ~ 'pg_advisory_xact_lock') FROM lock_history.blocking_now}, $database), '6|3|t', "blocking_now in $database");
-	is(sql('SELECT count(*) > 30 FROM lock_history.recent_waits()', $database), 't', "recent_waits() in $database");
+	is(sql('SELECT count(*) > 20 FROM lock_history.recent_waits()', $database), 't', "recent_waits() in $database");
 }
 is(sql(q{SELECT datname, query ~ 'ü' FROM lock_history.blocking_now WHERE datname <> 'latin1' AND level = 1 ORDER BY 1}), "ascii|t\npostgres|t", 'what is UTF-8 stays');
 is(sql(q{SELECT query ~ '\\\\xFC' FROM lock_history.blocking_now WHERE datname = 'latin1' AND level = 1}), 't', 'what is not is shown by its bytes');
@@ -269,7 +269,7 @@ for my $how (sort keys %death)
 	my $seen;
 	LockHistory::until_true(sub {
 		$seen = sql("SELECT value FROM lock_history.status() WHERE key = 'state'; SELECT state.value, count(*), max(b.wait_id), bool_and(b.waited = b.taken_at - l.waitstart), bool_and(b.taken_at = as_of.value::timestamptz),
-				(SELECT count(*) > 30 FROM lock_history.recent_waits())
+				(SELECT count(*) > 20 FROM lock_history.recent_waits())
 			FROM lock_history.status() AS state, lock_history.status() AS as_of, lock_history.blocking_now AS b
 			LEFT JOIN pg_locks AS l ON l.pid = b.pid AND NOT l.granted
 			WHERE state.key = 'state' AND as_of.key = 'live_as_of' GROUP BY state.value");

@@ -1,0 +1,78 @@
+package sampler
+
+import (
+	"time"
+
+	"pg_lock_history/gosrc/config"
+	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/snapshot"
+)
+
+// A part that stays switched off is told in pieces, so that readers know of it
+// while it lasts: so often when something is written anyway, and else as seldom
+// as health.
+const pauseEvery = time.Minute
+
+// off says what is switched off, in the words of its gap.
+type off struct {
+	part   history.Part
+	detail string
+}
+
+const (
+	detailEnabled    = "pg_lock_history.enabled was off"
+	detailTrackLocks = "pg_lock_history.track_locks was off"
+	detailTrackLoad  = "pg_lock_history.track_load was off"
+	detailTrackBoth  = "pg_lock_history.track_locks and track_load were off"
+)
+
+// whatIsOff returns what c leaves out; the zero value for nothing.
+func whatIsOff(c *config.Config) off {
+	switch {
+	case !c.Enabled:
+		return off{history.PartAll, detailEnabled}
+	case !c.TrackLocks && !c.TrackLoad:
+		return off{history.PartAll, detailTrackBoth}
+	case !c.TrackLocks:
+		return off{history.PartWaits, detailTrackLocks}
+	case !c.TrackLoad:
+		return off{history.PartLoad, detailTrackLoad}
+	default:
+		return off{}
+	}
+}
+
+// pause keeps account of the time in which something is not sampled.
+func (s *Sampler) pause() {
+	now := whatIsOff(&s.o.Config)
+	if now == s.off {
+		return
+	}
+	waited := s.off.detail != "" && s.off.part != history.PartLoad
+	s.endPause(s.wake.Now)
+	s.off = now
+	if now.detail != "" {
+		s.offSince = s.wake.Now
+	}
+	if waited && s.tracksLocks() {
+		s.resumed = true
+	}
+}
+
+func (s *Sampler) endPause(at snapshot.Micros) {
+	if s.off.detail != "" && at > s.offSince {
+		s.addGap(history.Gap{Began: s.offSince, Ended: at, Reason: history.GapDisabled, Detail: s.off.detail, Part: s.off.part})
+		s.offSince = at
+	}
+}
+
+// tellPause turns what lasts into a gap when it is time to. While nothing at all
+// is sampled there is no need to: the last tick says it.
+func (s *Sampler) tellPause(at snapshot.Micros, busy bool) {
+	if s.off.part == history.PartAll {
+		return
+	}
+	if age := at.Sub(s.offSince); busy && age >= pauseEvery || age >= idleHealthEvery {
+		s.endPause(at)
+	}
+}

@@ -1,0 +1,61 @@
+-- Load by second, and over time: what is not known is null, not 0.
+\getenv srcdir PG_ABS_SRCDIR
+\set fixture :srcdir '/sql/fixture.psql'
+\i :fixture
+\set SHOW_CONTEXT never
+SELECT pg_temp.add_node('n1') AS n, pg_temp.add_node('n2') AS other \gset
+UPDATE lock_history.node SET first_seen = pg_temp.t(10) WHERE node = 'n1';
+UPDATE lock_history.ring SET opened_at = pg_temp.t(0), is_empty = false WHERE seg IN (0, 1);
+INSERT INTO lock_history.run (node_id, run, started_at, heartbeat, batch, flush_period)
+VALUES (:n, 1, pg_temp.t(10), pg_temp.t(40), 9, '1 s'), (:other, 1, pg_temp.t(0), pg_temp.t(100), 9, '1 s');
+-- the same number means something else in another segment, and for another server
+INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, wait_event_type, wait_event, lwlock_mode, backend_type, datname, usename, query_id)
+VALUES (0, :n, 1, 1, 'CPU', 'CPU', NULL, 'client backend', 'lab', 'app', 11),
+       (0, :n, 2, 1, 'Lock', 'relation', NULL, 'client backend', 'lab', 'app', 12),
+       (0, :n, 3, 1, 'Lock', 'relation', NULL, 'client backend', 'lab', 'app', 13),
+       (1, :n, 1, 1, 'LWLock', 'LockManager', 'exclusive', 'client backend', 'lab', 'app', 14),
+       (0, :other, 1, 1, 'IO', 'DataFileRead', NULL, 'checkpointer', NULL, NULL, NULL);
+INSERT INTO lock_history.second (seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms)
+VALUES (0, :n, 1, pg_temp.t(10), 500, 4, 2, 1, 0, '{1}', '{1000}'),
+       (0, :n, 1, pg_temp.t(11), 1000, 4, 2, 1, 1, '{1,2,3}', '{500,1000,500}'),
+       (0, :n, 1, pg_temp.t(15), 1000, 5, 0, 1, 0, '{}', '{}'),
+       (1, :n, 1, pg_temp.t(30), 1000, 5, 3, 0, 0, '{1}', '{3000}'),
+       (0, :other, 1, pg_temp.t(11), 1000, 0, 0, 0, 0, '{1}', '{200}');
+INSERT INTO lock_history.gap (seg, node_id, run, began, ended, reason, lost, detail, part)
+VALUES (0, :n, 1, pg_temp.t(20), pg_temp.t(24.5), 'late', 0, NULL, NULL),
+       (0, :n, 1, pg_temp.t(21), pg_temp.t(23), 'writer blocked', 0, NULL, NULL),
+       (0, :n, 1, pg_temp.t(30), pg_temp.t(31), 'disabled', 0, 'pg_lock_history.track_locks was off', 'waits');
+SELECT node, at, wait_event_type, wait_event, lwlock_mode, datname, usename, backend_type, query_id, aas
+FROM lock_history.load ORDER BY node, at, query_id;
+SELECT node, at, total, active, idle_in_transaction, waiting FROM lock_history.sessions ORDER BY node, at;
+-- not known before 10 and after 40, nor in the gaps of load
+SELECT r AS unknown FROM unnest(lock_history.load_unknown('n1', pg_temp.t(0), pg_temp.t(60))) AS r;
+SELECT at, wait_event_type, wait_event, round(aas::numeric, 3) AS aas
+FROM lock_history.load_by(pg_temp.t(0), pg_temp.t(60), '5 s', 'n1');
+-- a whole minute: 35.5 s of it are known
+SELECT at, wait_event_type, wait_event, round(aas::numeric, 4) AS aas FROM lock_history.load_by(pg_temp.t(0), pg_temp.t(60), '1 min', 'n1');
+SELECT count(DISTINCT at) AS seconds, sum(aas) AS aas FROM lock_history.load_by(pg_temp.t(10), pg_temp.t(20), node => 'n1');
+SELECT at, wait_event, aas FROM lock_history.load_by(pg_temp.t(11), pg_temp.t(12), node => 'n2');
+SELECT count(*) FROM lock_history.load_by(pg_temp.t(10), pg_temp.t(10), node => 'n1');
+-- a sample stands for the time before it
+INSERT INTO lock_history.second (seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms, carry)
+VALUES (0, :other, 1, pg_temp.t(79), 20000, 0, 0, 0, 0, '{1}', '{7232}', '{1}');
+SELECT at, aas FROM lock_history.load_by(pg_temp.t(50), pg_temp.t(90), '10 s', 'n2');
+SELECT at, aas FROM lock_history.load_by(pg_temp.t(60), pg_temp.t(65), '5 s', 'n2');
+-- errors
+SELECT * FROM lock_history.load_by(NULL);
+SELECT * FROM lock_history.load_by(pg_temp.t(1), pg_temp.t(0));
+SELECT * FROM lock_history.load_by(pg_temp.t(0), pg_temp.t(9), '100 ms');
+SELECT * FROM lock_history.load_by(pg_temp.t(0), pg_temp.t(9), '1 month');
+SELECT * FROM lock_history.load_by('-infinity', pg_temp.t(9), '1 s');
+SELECT * FROM lock_history.load_by(pg_temp.t(0), pg_temp.t(200000), '1 s');
+SELECT * FROM lock_history.load_by(pg_temp.t(0), pg_temp.t(5), '5 s', 'nobody');
+-- out of two segments into one: kept, it reads the same
+SELECT lock_history.keep(pg_temp.t(11.2), pg_temp.t(30.5), 'kept', 'n1');
+SET pg_lock_history.incident = 'kept';
+SELECT at, wait_event_type, wait_event, lwlock_mode, usename, query_id, aas FROM lock_history.load ORDER BY at, query_id;
+SELECT at, total FROM lock_history.sessions ORDER BY at;
+SELECT at, wait_event, round(aas::numeric, 3) AS aas FROM lock_history.load_by(pg_temp.t(0), pg_temp.t(60), '10 s');
+RESET pg_lock_history.incident;
+SELECT lock_history.forget('kept');
+SELECT (SELECT count(*) FROM lock_history.kept_dim) AS dims, (SELECT count(*) FROM lock_history.kept_second) AS seconds;

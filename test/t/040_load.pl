@@ -1,0 +1,145 @@
+# Load: who is active counts, whatever the rate; who is idle does not, nor does
+# the observer itself; what was not sampled is null, not 0.
+use strict;
+use warnings FATAL => 'all';
+use FindBin;
+use lib "$FindBin::Bin/../perl";
+use LockHistory;
+use PostgreSQL::Test::Utils;
+use Test::More;
+
+my $node = LockHistory::cluster('load', init => [ auth_extra => [ '--create-role', 'alice' ] ], settings => "autovacuum = off\npg_lock_history.flush_period = '200ms'");
+$node->safe_psql('postgres', 'CREATE TABLE public.t (i int)');
+
+sub sql { return $node->safe_psql('postgres', $_[0]); }
+
+# Returns when $n full seconds from now on are in the history: their begin and end.
+sub seconds_of
+{
+	my ($n) = @_;
+	my $from = sql(q{SELECT date_trunc('second', clock_timestamp()) + interval '1 s'});
+	my $to = sql("SELECT timestamptz '$from' + interval '$n s'");
+	$node->poll_query_until('postgres', "SELECT value::timestamptz > timestamptz '$to' + interval '300 ms' FROM lock_history.status() WHERE key = 'last_flush'")
+	  or die "history is never complete up to $to";
+	return ($from, $to);
+}
+
+sub set_option
+{
+	my ($name, $value) = @_;
+	$node->safe_psql('postgres', "ALTER SYSTEM SET $name = $value");
+	$node->reload;
+	return;
+}
+
+# One holds a lock and does nothing, one waits for it, one computes, one sleeps,
+# one loads from a client that sends nothing, three are idle.
+my %s = map { $_ => LockHistory::session($node, $_) } qw(holder waiter computer sleeper copier idle1 idle2 idle3);
+$s{holder}->run('BEGIN; LOCK TABLE t');
+$s{waiter}->send('SELECT count(*) FROM t');
+LockHistory::wait_until_waiting($node, $s{waiter});
+$s{computer}->send('DO $$ DECLARE n bigint := 0; BEGIN LOOP n := n + 1; END LOOP; END $$');
+$s{sleeper}->send('SELECT pg_sleep(600)');
+$s{idle1}->run('SELECT 1');
+sql('CREATE TABLE public.c (i int)');
+$s{copier}->send('COPY c FROM STDIN');
+$node->poll_query_until('postgres', q{SELECT count(*) = 4 FROM pg_stat_activity
+	WHERE state = 'active' AND application_name IN ('waiter', 'computer', 'sleeper', 'copier') AND (wait_event IS NOT NULL OR application_name = 'computer')})
+  or die 'never all active';
+
+my ($from, $to) = seconds_of(4);
+is(sql(qq{
+	SELECT wait_event_type, wait_event, round(sum(aas) / 4, 1) FROM (
+		SELECT wait_event_type, wait_event, aas::numeric FROM lock_history.load
+		WHERE at >= '$from' AND at < '$to' AND backend_type = 'client backend'
+		-- a look by psql at the state of things takes a few ms
+		AND (wait_event <> 'CPU' OR query_id = (SELECT a.query_id FROM pg_stat_activity AS a WHERE a.application_name = 'computer'))) AS l
+	GROUP BY 1, 2 HAVING sum(aas) > 0.1 ORDER BY 1, 2}),
+	"CPU|CPU|1.0\nClient|ClientRead|1.0\nLock|relation|1.0\nTimeout|PgSleep|1.0", 'each of the active ones counts as one');
+is(sql(qq{
+	SELECT count(*) FROM lock_history.load AS l JOIN pg_stat_activity AS a ON a.query_id = l.query_id
+	WHERE l.at >= '$from' AND l.at < '$to' AND (a.application_name, l.wait_event) = ('sleeper', 'PgSleep')
+	  AND l.datname = 'postgres' AND l.usename = current_user AND l.backend_type = 'client backend'}),
+	'4', '... with its statement, database and role');
+is(sql(qq{SELECT DISTINCT wait_event_type FROM lock_history.load WHERE wait_event_type = 'Activity'}), '', 'the main loops of the server are no load');
+is(sql(qq{
+	SELECT count(*), bool_and(total BETWEEN 9 AND 11), bool_and(active BETWEEN 3.9 AND 5.5), bool_and(round(idle_in_transaction::numeric, 1) = 1), bool_and(round(waiting::numeric, 1) = 1)
+	FROM lock_history.sessions WHERE at >= '$from' AND at < '$to'}), '4|t|t|t|t', 'sessions beside it');
+is(sql(qq{
+	SELECT b.n, round(b.aas::numeric, 1) FROM (
+		SELECT count(DISTINCT at) AS n, sum(aas) / 4 AS aas FROM lock_history.load_by('$from', '$to', '1 s') WHERE wait_event_type = 'Lock') AS b}),
+	'4|1.0', 'load_by() adds up');
+
+# The same out of shared memory, in any database; the statements of others are masked.
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+$node->safe_psql('other', 'SET client_min_messages = error; CREATE EXTENSION pg_lock_history; CREATE ROLE alice LOGIN');
+$node->safe_psql('other', "SELECT lock_history.grant_reader('alice')");
+my $recent = qq{SELECT string_agg(concat_ws(' ', l.at, l.wait_event, l.query_id, l.datname, l.usename, l.backend_type, round(l.aas::numeric, 1)), ', ' ORDER BY l.at, l.wait_event)
+	FROM %s AS l WHERE l.at >= '$from' AND l.at < '$to' AND l.wait_event IN ('PgSleep', 'relation', 'ClientRead')};
+is($node->safe_psql('other', sprintf($recent, 'lock_history.recent_load()')), sql(sprintf($recent, 'lock_history.load')), 'recent_load() shows the same in another database');
+my (undef, $seen) = $node->psql('other', q{SELECT count(*) > 0, count(query_id) FROM lock_history.recent_load() WHERE wait_event = 'PgSleep'}, extra_params => [ '-U', 'alice' ]);
+is($seen, 't|0', '... without the statements of others for a reader');
+
+# A failed transaction holds nothing, and its session is idle.
+my $failed = LockHistory::session($node, 'failed');
+$failed->send('BEGIN; SELECT 1/0');
+$node->poll_query_until('postgres', q{SELECT state = 'idle in transaction (aborted)' FROM pg_stat_activity WHERE application_name = 'failed'}) or die 'has not failed';
+($from, $to) = seconds_of(1);
+is(sql(qq{SELECT round(max(idle_in_transaction)::numeric, 1) FROM lock_history.sessions WHERE at >= '$from' AND at < '$to'}), '1.0', 'a failed transaction is not idle in transaction');
+$failed->quit;
+
+# Load alone, waits alone.
+set_option('pg_lock_history.track_locks', 'off');
+LockHistory::wait_until_status($node, 'state', 'disabled');
+($from, $to) = seconds_of(1);
+cmp_ok(sql(qq{SELECT sum(aas) FROM lock_history.load WHERE at >= '$from' AND at < '$to' AND wait_event_type = 'Lock'}), '>', 0.9, 'load is sampled while waits are not');
+my ($holder2, $waiter2) = map { LockHistory::session($node, $_) } qw(holder2 waiter2);
+$holder2->run('BEGIN; SELECT pg_advisory_xact_lock(1)');
+$waiter2->send('SELECT pg_advisory_xact_lock(1)');
+LockHistory::wait_until_waiting($node, $waiter2);
+$holder2->run('COMMIT');
+$waiter2->answer;
+set_option('pg_lock_history.track_locks', 'on');
+set_option('pg_lock_history.track_load', 'off');
+LockHistory::wait_until_status($node, 'state', 'recording');
+$holder2->run('BEGIN; SELECT pg_advisory_xact_lock(2)');
+$waiter2->send('SELECT pg_advisory_xact_lock(2)');
+LockHistory::wait_until_waiting($node, $waiter2);
+$holder2->run('COMMIT');
+$waiter2->answer;
+LockHistory::flush($node);
+is(sql(q{SELECT string_agg(objid || ' ' || outcome, ',') FROM lock_history.waits WHERE application_name = 'waiter2'}), '2 granted', 'and waits while load is not');
+($from, $to) = (sql(q{SELECT date_trunc('second', clock_timestamp()) + interval '1 s'}), sql(q{SELECT date_trunc('second', clock_timestamp()) + interval '2 s'}));
+$node->poll_query_until('postgres', "SELECT clock_timestamp() > timestamptz '$to' + interval '100 ms'") or die 'the clock stands';
+set_option('pg_lock_history.track_load', 'on');
+$node->poll_query_until('postgres', qq{SELECT max(at) > '$to' FROM lock_history.second}) or die 'load is not sampled again';
+is(sql(q{SELECT string_agg(DISTINCT reason || ':' || part || ':' || detail, ', ') FROM lock_history.gaps WHERE part IS NOT NULL}),
+	'disabled:load:pg_lock_history.track_load was off, disabled:waits:pg_lock_history.track_locks was off', 'each is a gap of its part');
+is(sql(qq{SELECT wait_event, aas FROM lock_history.load_by('$from', '$to', '1 s')}), '|', 'load that was not sampled is null');
+
+# A stop loses no second, not even the one it comes in.
+my $stop = sql('SELECT clock_timestamp()');
+$node->stop('fast');
+$node->start;
+LockHistory::wait_until_recording($node);
+LockHistory::flush($node);
+is(sql(qq{SELECT count(*) > 0 FROM lock_history.load WHERE at >= timestamptz '$stop' - interval '1 s' AND wait_event = 'PgSleep' AND at < (SELECT max(started_at) FROM lock_history.life)}),
+	't', 'the second of the stop is there');
+is(sql(q{SELECT count(*) FROM (SELECT at FROM lock_history.second GROUP BY at HAVING sum(sampled_ms) > 1500) AS d}), '0', 'and none is there twice');
+
+# Nobody is active: nothing is written, though sessions are there. Whoever looked
+# would be seen, so the time passes without a look.
+my $idle = LockHistory::session($node, 'idle');
+my $rows;
+sub is_quiet
+{
+	my $began = sql('SELECT clock_timestamp()');
+	my $until = time + 4;
+	LockHistory::until_true(sub { time > $until }, 'four seconds have passed');
+	$rows = sql(qq{SELECT count(*) FROM lock_history.second WHERE at > timestamptz '$began' + interval '1 s' AND at < timestamptz '$began' + interval '3 s'});
+	return $rows == 0;
+}
+ok(is_quiet() || is_quiet() || is_quiet(), 'an idle server writes no seconds') or diag("$rows rows in 2 s");
+
+$node->stop;
+done_testing();
