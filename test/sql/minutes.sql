@@ -69,7 +69,8 @@ SELECT query_id, round(aas::numeric, 3) AS aas FROM lock_history.top_queries(pg_
 INSERT INTO lock_history.minute_dim (seg, node_id, dim_id, kind, dim_key) SELECT 2, :here, CASE WHEN i < 32768 THEN i ELSE i - 65536 END, 1, i FROM generate_series(6, 32767) AS i;
 UPDATE lock_history.ring SET closed_at = pg_temp.t(600) WHERE seg = 4;
 SELECT lock_history.roll_up(4::smallint, 2::smallint, '2 min', 3), lock_history.roll_up(4::smallint, 2::smallint, '2 min', 3);
-SELECT dims, load_ms FROM lock_history.minute WHERE at = pg_temp.t(180) ORDER BY source;
+SELECT cardinality(dims) AS combinations, load_ms, (SELECT max(dim_id) FROM lock_history.minute_dim WHERE dim_key NOT BETWEEN 6 AND 32767) AS numbers
+FROM lock_history.minute WHERE at = pg_temp.t(180) ORDER BY source;
 UPDATE lock_history.ring SET is_rolled = false, rolled_to = NULL WHERE seg = 4;
 DELETE FROM lock_history.minute WHERE source = 44;
 UPDATE lock_history.dim SET wait_event = 'new' WHERE seg = 4 AND dim_id = 2;
