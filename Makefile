@@ -36,6 +36,9 @@ SQL_PARTS = \
 	sql/parts/48_lwlocks.sql \
 	sql/parts/49_hot_pages.sql \
 	sql/parts/49_wait_histogram.sql \
+	sql/parts/48_minutes.sql \
+	sql/parts/48_load_by.sql \
+	sql/parts/49_queries.sql \
 	sql/parts/50_forest.sql \
 	sql/parts/51_blocking_tree_at.sql \
 	sql/parts/52_worst_moments.sql \
@@ -178,7 +181,7 @@ FUZZ_TIME ?= 20s
 fuzz:
 	@test/tools/fuzz.sh $(FUZZ_TIME)
 bench: deps
-	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(or $(filter reading callbacks lwlocks,$(CASE)),run).sh
+	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(or $(filter reading callbacks lwlocks load_size,$(CASE)),run).sh
 
 # ---- style ----
 
@@ -217,6 +220,7 @@ help:
 	@echo '                    make bench CASE=reading: what reading a full ring costs'
 	@echo '                    make bench CASE=callbacks: what noting failed waits costs sessions'
 	@echo '                    make bench CASE=lwlocks: what finding out about LWLocks and pages costs'
+	@echo '                    make bench CASE=load_size: what load takes on disk by second'
 	@echo 'make lint           gofmt, go vet, C warnings as errors, check-docs'
 	@echo 'make check-docs     settings and columns against doc/'
 	@echo 'make fmt            gofmt -w'

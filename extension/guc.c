@@ -201,8 +201,8 @@ plh_define_settings(void)
 							&retention, 7 * 24 * 3600, 14, INT_MAX / 2, PGC_SIGHUP, GUC_UNIT_S,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("pg_lock_history.rollup_retention",
-							"Reserved for the age of rolled-up load; has no effect in this version.",
-							NULL,
+							"Age at which load by minute is thrown away at the latest.",
+							"Load by second goes with pg_lock_history.retention.",
 							&rollup_retention, 90 * 24 * 3600, 14, INT_MAX / 2, PGC_SIGHUP, GUC_UNIT_S,
 							NULL, NULL, NULL);
 	DefineCustomIntVariable("pg_lock_history.max_size",
@@ -298,6 +298,7 @@ plh_append_settings(StringInfo out)
 	plh_json_int(out, "sample_period_ms", sample_period);
 	plh_json_int(out, "flush_period_ms", flush_period);
 	plh_json_int(out, "retention_s", retention);
+	plh_json_int(out, "rollup_retention_s", rollup_retention);
 	plh_json_int(out, "max_size_mb", max_size);
 	plh_json_int(out, "min_duration_ms", min_duration);
 	plh_json_int(out, "max_rows_per_second", max_rows_per_second);

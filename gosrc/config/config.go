@@ -29,7 +29,8 @@ type Config struct {
 	SamplePeriod     time.Duration
 	FlushPeriod      time.Duration
 	Retention        time.Duration
-	MaxSize          int64 // bytes
+	RollupRetention  time.Duration // of load by minute; 0: as Retention
+	MaxSize          int64         // bytes
 	MinDuration      time.Duration
 	MaxRowsPerSecond int
 	QueryText        querytext.Mode
@@ -90,6 +91,7 @@ type object struct {
 		SamplePeriodMs   int64   `mapstructure:"sample_period_ms"`
 		FlushPeriodMs    int64   `mapstructure:"flush_period_ms"`
 		RetentionS       int64   `mapstructure:"retention_s"`
+		RollupRetentionS int64   `mapstructure:"rollup_retention_s"`
 		MaxSizeMB        int64   `mapstructure:"max_size_mb"`
 		MinDurationMs    int64   `mapstructure:"min_duration_ms"`
 		MaxRowsPerSecond int     `mapstructure:"max_rows_per_second"`
@@ -159,6 +161,7 @@ func (o *object) config() (Config, error) {
 		{"settings.sample_period_ms", s.SamplePeriodMs, 1, 60_000},
 		{"settings.flush_period_ms", s.FlushPeriodMs, 1, 86_400_000},
 		{"settings.retention_s", s.RetentionS, 1, 1 << 32},
+		{"settings.rollup_retention_s", s.RollupRetentionS, 0, 1 << 32},
 		{"settings.max_size_mb", s.MaxSizeMB, 1, 1 << 32},
 		{"settings.min_duration_ms", s.MinDurationMs, 0, 1 << 40},
 		{"settings.max_rows_per_second", int64(s.MaxRowsPerSecond), 0, 1 << 31},
@@ -194,6 +197,7 @@ func (o *object) config() (Config, error) {
 		SamplePeriod:     time.Duration(s.SamplePeriodMs) * time.Millisecond,
 		FlushPeriod:      time.Duration(s.FlushPeriodMs) * time.Millisecond,
 		Retention:        time.Duration(s.RetentionS) * time.Second,
+		RollupRetention:  time.Duration(s.RollupRetentionS) * time.Second,
 		MaxSize:          s.MaxSizeMB << 20,
 		MinDuration:      time.Duration(s.MinDurationMs) * time.Millisecond,
 		MaxRowsPerSecond: s.MaxRowsPerSecond,

@@ -10,7 +10,7 @@ import (
 )
 
 const full = `{"settings":{"enabled":true,"track_locks":true,"database":"postgres","conninfo":"","local_conninfo":"","node_name":"",
-"sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,
+"sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"rollup_retention_s":7776000,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,
 "query_text":"normalized","query_length":1024,"anomaly_band":2.5,"memory_limit_mb":64,"allow_published":true,"log_level":"info","something_new":1},
 "server":{"version_num":150020,"port":5432,"socket_directories":["/var/run/postgresql","/tmp"],"listen_addresses":"localhost","bootstrap_role":"Admin Ä",
 "postmaster_start":800000000000001,"worker_start":800000000000002,"previous_flush":800000000000003,"system_identifier":"17446744073709551615","max_connections":100,
@@ -23,7 +23,7 @@ func TestParse(t *testing.T) {
 	}
 	s := c.Server
 	if !c.Enabled || !c.TrackLocks || c.Database != "postgres" || c.SamplePeriod != 10*time.Millisecond ||
-		c.FlushPeriod != time.Second || c.Retention != 7*24*time.Hour || c.MaxSize != 1<<30 ||
+		c.FlushPeriod != time.Second || c.Retention != 7*24*time.Hour || c.RollupRetention != 90*24*time.Hour || c.MaxSize != 1<<30 ||
 		c.MinDuration != 100*time.Millisecond || c.MaxRowsPerSecond != 1000 || c.QueryText != querytext.Normalized ||
 		c.QueryLength != 1024 || c.AnomalyBand != 2.5 || c.MemoryLimit != 64<<20 || !c.AllowPublished || c.LogLevel != "info" {
 		t.Errorf("settings: %+v", c)
@@ -49,6 +49,7 @@ func TestParseVariants(t *testing.T) {
 		{"database empty", `"database":"postgres"`, `"database":""`, "pg_lock_history.database"},
 		{"period zero", `"sample_period_ms":10`, `"sample_period_ms":0`, "pg_lock_history.sample_period"},
 		{"retention negative", `"retention_s":604800`, `"retention_s":-1`, "pg_lock_history.retention"},
+		{"retention of minutes negative", `"rollup_retention_s":7776000`, `"rollup_retention_s":-1`, "pg_lock_history.rollup_retention"},
 		{"size of the wrong kind", `"max_size_mb":1024`, `"max_size_mb":"much"`, "pg_lock_history.max_size"},
 		{"unknown word", `"query_text":"normalized"`, `"query_text":"half"`, "pg_lock_history.query_text"},
 		{"system identifier", `"17446744073709551615"`, `"x"`, "server fact system_identifier"},

@@ -226,6 +226,7 @@ type Batch struct {
 	Hungry     []LockHungry
 	Anomalies  []Anomaly // started, ended, or open and changed since last written
 	Lengths    []WaitLengths
+	Texts      []*snapshot.Session // each ran a statement whose text the tables may lack
 	Gaps       []Gap
 	Health     []Health
 	Detector   []byte // what the next life has to know of the usual load; nil: nothing new
@@ -235,13 +236,13 @@ type Batch struct {
 // Empty reports whether there is nothing in b that has to be written.
 func (b *Batch) Empty() bool {
 	return !b.Waiting && len(b.Closed) == 0 && len(b.Open) == 0 &&
-		len(b.Short) == 0 && len(b.Deadlocks) == 0 && len(b.Seconds) == 0 && len(b.Hungry) == 0 && len(b.Lengths) == 0 && len(b.Gaps) == 0 && len(b.Health) == 0 &&
+		len(b.Short) == 0 && len(b.Deadlocks) == 0 && len(b.Seconds) == 0 && len(b.Hungry) == 0 && len(b.Lengths) == 0 && len(b.Texts) == 0 && len(b.Gaps) == 0 && len(b.Health) == 0 &&
 		len(b.Anomalies) == 0 && len(b.Detector) == 0
 }
 
 // Rows returns the number of rows that b becomes.
 func (b *Batch) Rows() int {
-	n := len(b.Closed) + len(b.Open) + len(b.Short) + len(b.Seconds) + len(b.Hungry) + len(b.Lengths) + len(b.Anomalies) + len(b.Gaps) + len(b.Health)
+	n := len(b.Closed) + len(b.Open) + len(b.Short) + len(b.Seconds) + len(b.Hungry) + len(b.Lengths) + len(b.Texts) + len(b.Anomalies) + len(b.Gaps) + len(b.Health)
 	for i := range b.Deadlocks {
 		n += len(b.Deadlocks[i].Members)
 	}

@@ -242,6 +242,9 @@ func size(b *history.Batch) int64 {
 			session(d.Members[j].Session)
 		}
 	}
+	for _, s := range b.Texts {
+		session(s)
+	}
 	for i := range b.Seconds {
 		total += int64(unsafe.Sizeof(b.Seconds[i])) + int64(cap(b.Seconds[i].Loads))*int64(unsafe.Sizeof(history.Load{})) +
 			int64(cap(b.Seconds[i].FastPath))*int64(unsafe.Sizeof(history.FastPath{})) +

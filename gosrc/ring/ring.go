@@ -13,9 +13,9 @@ const Segments = 8
 // of the next one begins; see doc.go.
 const aheadQuarters = 3
 
-// Next returns the segment that follows seg. It has to be empty before the
-// first row of its new round is written.
-func Next(seg int) int { return (seg + 1) % Segments }
+// Next returns the segment that follows seg in a ring of n. It has to be empty
+// before the first row of its new round is written.
+func Next(seg, n int) int { return (seg + 1) % n }
 
 // Row is one row of the ring table.
 type Row struct {
@@ -23,22 +23,31 @@ type Row struct {
 	OpenedAt snapshot.Micros // 0: never
 	ClosedAt snapshot.Micros // 0: open, or never opened
 	Empty    bool
+	Rolled   bool // its seconds are in minutes; of the ring of minutes itself never
 }
 
-// Rows is the whole ring table, by segment.
+// Rows is the whole ring table, by segment. A smaller ring has the first of them.
 type Rows [Segments]Row
 
 // Settings bound the ring.
 type Settings struct {
 	Retention time.Duration
 	MaxSize   int64 // bytes
+	Parts     int   // segments it is cut into; 0 for Segments
+}
+
+func (s Settings) parts() int {
+	if s.Parts == 0 {
+		return Segments
+	}
+	return s.Parts
 }
 
 // ShareTime returns how long a segment is meant to stay open.
-func (s Settings) ShareTime() time.Duration { return s.Retention / (Segments - 1) }
+func (s Settings) ShareTime() time.Duration { return s.Retention / time.Duration(s.parts()-1) }
 
 // ShareSize returns how many bytes a segment is meant to hold.
-func (s Settings) ShareSize() int64 { return s.MaxSize / Segments }
+func (s Settings) ShareSize() int64 { return s.MaxSize / int64(s.parts()) }
 
 // Action is what has to be done before rows are written.
 type Action int
@@ -91,7 +100,8 @@ func Decide(rows *Rows, now snapshot.Micros, size Size, s Settings) Decision {
 		}
 		return Decision{Grow, -1, 0}
 	}
-	next, oldest := Next(current), oldest(rows, current)
+	n := s.parts()
+	next, oldest := Next(current, n), oldest(rows, current, n)
 	age := now.Sub(rows[current].OpenedAt)
 	share, part := s.ShareTime(), s.ShareSize()
 
@@ -119,8 +129,8 @@ func Decide(rows *Rows, now snapshot.Micros, size Size, s Settings) Decision {
 
 // oldest returns the first segment after current that holds anything, -1 when
 // none but current does.
-func oldest(rows *Rows, current int) int {
-	for seg := Next(current); seg != current; seg = Next(seg) {
+func oldest(rows *Rows, current, n int) int {
+	for seg := Next(current, n); seg != current; seg = Next(seg, n) {
 		if !rows[seg].Empty {
 			return seg
 		}

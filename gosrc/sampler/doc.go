@@ -13,6 +13,8 @@
 //	statements -> sessions            and what those who block did before
 //	live.Area -> the live area        after each walk, and when waits have ended
 //	anomaly.Second            is the load of this second unusual
+//	activity -> load.Meter            once a second
+//	sessions -> textMeter             texts of statements seen for the first time
 //	tracker.Drain -> queue.Push       once every flush period
 //
 // A quiet second costs one turn.

@@ -80,6 +80,7 @@ func (s *Sampler) readLoad(final bool) {
 	for i := range runs { // of the second that goes on
 		s.addRun(&runs[i])
 	}
+	s.readTexts()
 }
 
 func (s *Sampler) addRun(r *snapshot.Run) {
@@ -89,6 +90,9 @@ func (s *Sampler) addRun(r *snapshot.Run) {
 		return
 	}
 	l.meter.Add(r)
+	if r.QueryID != 0 {
+		s.texts.see(r)
+	}
 	s.wantFile(&r.Target)
 	s.wantOwner(r.Database, r.Role)
 }

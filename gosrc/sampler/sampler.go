@@ -135,6 +135,7 @@ type Sampler struct {
 	health  healthMeter
 	live    liveView
 	load    loadMeter
+	texts   textMeter
 
 	fastPath fastPathMeter
 
@@ -210,6 +211,7 @@ func New(o Options) *Sampler {
 	s.load = newLoadMeter(o)
 	s.fastPath = newFastPathMeter(o)
 	s.anomalies = newAnomalyWatch(o.Config)
+	s.texts = newTextMeter()
 	return s
 }
 
@@ -656,6 +658,9 @@ func (s *Sampler) flush(asked, final bool) {
 	s.completeTo = s.tracker.Complete(w.Now)
 	s.live.closed = 0
 	rewrite := s.o.Sink.RewriteOpen()
+	if rewrite {
+		s.texts.forget()
+	}
 	d := s.tracker.Drain(w.Now, episode.DrainOptions{RewriteOpen: rewrite, Final: final})
 	unusual := s.drainAnomalies(w.Now, rewrite)
 	s.merged += d.Merged
@@ -665,7 +670,7 @@ func (s *Sampler) flush(asked, final bool) {
 	}
 	lengths := s.load.meter.TakeLengths(asked || final)
 	s.tellPause(w.Now, len(d.Closed) > 0 || len(s.load.seconds) > 0 || asked)
-	busy := asked || len(lengths) > 0 || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(unusual) > 0 || len(s.gaps) > 0 || len(s.load.seconds) > 0 || len(s.fastPath.hungry) > 0 || s.mustBeat()
+	busy := asked || len(lengths) > 0 || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(unusual) > 0 || len(s.gaps) > 0 || len(s.load.seconds) > 0 || len(s.fastPath.hungry) > 0 || len(s.texts.found) > 0 || s.mustBeat()
 	var health []history.Health
 	if s.health.due(w.Now, busy) {
 		health = s.health.take()
@@ -692,11 +697,12 @@ func (s *Sampler) flush(asked, final bool) {
 		Anomalies:  unusual,
 		Detector:   detector,
 		Lengths:    lengths,
+		Texts:      s.texts.found,
 		Gaps:       s.gaps,
 		Health:     health,
 		Ticket:     s.ticket,
 	})
-	s.gaps, s.load.seconds, s.fastPath.hungry = nil, nil, nil
+	s.gaps, s.load.seconds, s.fastPath.hungry, s.texts.found = nil, nil, nil, nil
 }
 
 // answer tells sessions in flush() that their facts can be read.

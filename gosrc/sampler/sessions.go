@@ -57,7 +57,14 @@ func (c *sessionCache) update(raw *RawSession, at snapshot.Micros) {
 			statements, leftOut = old.Statements, old.StatementsLeftOut
 		}
 	}
-	c.bySlot[raw.Slot] = &snapshot.Session{
+	found := sessionOf(raw, at)
+	found.Members, found.Statements, found.StatementsLeftOut = members, statements, leftOut
+	c.bySlot[raw.Slot] = found
+}
+
+// sessionOf is what the probe read, to be kept.
+func sessionOf(raw *RawSession, at snapshot.Micros) *snapshot.Session {
+	return &snapshot.Session{
 		Slot:            raw.Slot,
 		Pid:             raw.Pid,
 		LeaderPid:       raw.LeaderPid,
@@ -76,10 +83,6 @@ func (c *sessionCache) update(raw *RawSession, at snapshot.Micros) {
 		ApplicationName: string(raw.ApplicationName),
 		ClientAddr:      string(raw.ClientAddr),
 		Query:           string(raw.Text),
-		Members:         members,
-
-		Statements:        statements,
-		StatementsLeftOut: leftOut,
 	}
 }
 

@@ -322,6 +322,11 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 	if n := d.uint(); n > 0 {
 		b.Detector = append([]byte(nil), d.bytes(n)...)
 	}
+	b.Texts = list(d, 1, func(s **snapshot.Session) {
+		if *s = d.session(); *s == nil {
+			d.fail() // nobody looks for it
+		}
+	})
 	b.Gaps = list(d, leastGap, func(g *history.Gap) {
 		g.Began, g.Ended = d.time(b.CompleteTo), d.time(b.CompleteTo)
 		g.Reason, g.Lost, g.Detail = history.GapReason(d.text()), d.int(), d.text()

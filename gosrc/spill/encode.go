@@ -270,6 +270,10 @@ func (e *encoder) batch(b *history.Batch, from snapshot.Micros) {
 	}
 	e.uint(uint64(len(b.Detector)))
 	e.batches = append(e.batches, b.Detector...)
+	e.uint(uint64(len(b.Texts)))
+	for _, s := range b.Texts {
+		e.session(s)
+	}
 	e.uint(uint64(len(b.Gaps)))
 	for i := range b.Gaps {
 		e.gap(&b.Gaps[i], b.CompleteTo)

@@ -91,6 +91,15 @@ func (r *random) fill(v reflect.Value) {
 				}
 			}()
 		}
+		if b, ok := v.Addr().Interface().(*history.Batch); ok {
+			defer func() {
+				for i := range b.Texts {
+					if b.Texts[i] == nil {
+						b.Texts[i] = new(snapshot.Session) // is always there
+					}
+				}
+			}()
+		}
 		for i := range v.NumField() {
 			if name := v.Type().Field(i).Name; name != "Ticket" && name != "Formerly" && name != "_" { // whoever waits in flush() is gone
 				r.fill(v.Field(i))

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"math"
 
 	"github.com/jackc/pgx/v5"
 
@@ -10,7 +11,8 @@ import (
 )
 
 // maxDims bounds the dictionary of one segment, 150 bytes a row and as much of
-// memory. Beyond it statements, then roles and databases are not told apart.
+// memory. Beyond it statements, then roles and databases are not told apart, so
+// that a few more may come; all of them fit two bytes.
 const maxDims = 50_000
 
 // dimension is what seconds are told apart by: a row of the dictionary.
@@ -43,21 +45,38 @@ const (
 	lwlockDim dimKind = 2
 	pageDim   dimKind = 3
 	queryDim  dimKind = 4
-	eventDim  dimKind = 5
 
-	databaseDim dimKind = 6
+	// textDim is the text of a statement. It has no number: rows find it by
+	// the query identifier.
+	textDim dimKind = 5
+
+	eventDim    dimKind = 6
+	databaseDim dimKind = 7
 )
+
+// maxTexts bounds the statements of which a segment keeps the text, query_length
+// each. Servers with more make them up as they go.
+const maxTexts = 10_000
+
+// textKey is what the text of a statement is found by.
+type textKey struct {
+	queryID        int64
+	database, role uint32
+}
 
 // dimensions are the dictionary of a segment, as far as it is ours: numbers of
 // another node mean something else. Made anew with each segment, so that it does
 // not outlive what it describes.
 type dimensions struct {
 	ids   map[dimension]int32
-	last  int32
-	added []dimension // not yet in the table; ids last-len(added)+1 to last
+	last  uint16      // number given out last; stored as int16, see number
+	added []dimension // not yet in the table; numbers last-len(added)+1 to last
+	texts map[textKey]struct{}
 }
 
-func newDimensions() *dimensions { return &dimensions{ids: make(map[dimension]int32)} }
+func newDimensions() *dimensions {
+	return &dimensions{ids: make(map[dimension]int32), texts: make(map[textKey]struct{})}
+}
 
 // id returns the number of d, a new one when it has none.
 func (n *dimensions) id(d dimension) int32 {
@@ -70,16 +89,32 @@ func (n *dimensions) id(d dimension) int32 {
 			continue
 		}
 		d.database, d.datname, d.role, d.usename, d.instance = 0, "", 0, "", ""
+		d.relation, d.object, d.fork, d.objectKind = 0, "", "", ""
 		break
 	}
 	if id, ok := n.ids[d]; ok {
 		return id
 	}
+	if n.last == math.MaxUint16 {
+		return 0 // no row has this number: what is left over is not told
+	}
 	n.last++
-	n.ids[d] = n.last
+	n.ids[d] = number(n.last)
 	n.added = append(n.added, d)
-	return n.last
+	return n.ids[d]
 }
+
+// lacksText reports, once, that the text of a statement has to be written.
+func (n *dimensions) lacksText(k textKey) bool {
+	if _, ok := n.texts[k]; ok || len(n.texts) >= maxTexts {
+		return false
+	}
+	n.texts[k] = struct{}{}
+	return true
+}
+
+// number is n as it is stored: two bytes with a sign.
+func number(n uint16) int32 { return int32(int16(n)) }
 
 // dimensionsOf returns the dictionary of segment seg, read from the table unless
 // it is known or the segment is new. It counts as known when the rows are in.
@@ -98,7 +133,7 @@ func (s *session) dimensionsOf(ctx context.Context, seg int, isNew bool) (*dimen
 		       coalesce(datid, 0), coalesce(datname, ''), coalesce(usesysid, 0), coalesce(usename, ''), coalesce(query_id, 0),
 		       coalesce(instance, ''), coalesce(relation, 0), coalesce(object, ''), coalesce(fork, ''), coalesce(object_kind, '')
 		  FROM lock_history.`+leafName("dim", seg)+`
-		 WHERE node_id = $1::int`, s.nodeID)
+		 WHERE node_id = $1::int AND kind <> $2::smallint`, s.nodeID, textDim)
 	if err != nil {
 		return nil, fmt.Errorf("read the dictionary of segment %d: %w", seg, err)
 	}
@@ -107,23 +142,37 @@ func (s *session) dimensionsOf(ctx context.Context, seg int, isNew bool) (*dimen
 	_, err = pgx.ForEachRow(rows, []any{&id, &d.kind, &d.eventType, &d.event, &d.mode, &d.backendType, &d.database, &d.datname,
 		&d.role, &d.usename, &d.queryID, &d.instance, &d.relation, &d.object, &d.fork, &d.objectKind}, func() error {
 		n.ids[d] = id
-		n.last = max(n.last, id)
+		n.last = max(n.last, uint16(id))
 		return nil
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the dictionary of segment %d: %w", seg, err)
+	}
+	rows, err = s.conn.Query(ctx, `
+		SELECT query_id, coalesce(datid, 0), coalesce(usesysid, 0) FROM lock_history.`+leafName("dim", seg)+`
+		 WHERE node_id = $1::int AND kind = $2::smallint`, s.nodeID, textDim)
+	if err != nil {
+		return nil, fmt.Errorf("read which texts segment %d has: %w", seg, err)
+	}
+	var k textKey
+	_, err = pgx.ForEachRow(rows, []any{&k.queryID, &k.database, &k.role}, func() error {
+		n.texts[k] = struct{}{}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read which texts segment %d has: %w", seg, err)
 	}
 	return n, nil
 }
 
 // rows returns what the table lacks.
 func (n *dimensions) rows(r *rowSet) {
-	first := n.last - int32(len(n.added)) + 1
+	first := n.last - uint16(len(n.added)) + 1
 	for i := range n.added {
 		d := &n.added[i]
-		r.add("dim", nil, r.nodeID, first+int32(i), int16(d.kind), text(d.eventType), text(d.event), text(d.mode), text(d.backendType),
+		r.add("dim", nil, r.nodeID, number(first+uint16(i)), int16(d.kind), text(d.eventType), text(d.event), text(d.mode), text(d.backendType),
 			nonZero(d.database), text(d.datname), nonZero(d.role), text(d.usename), nonZero(d.queryID),
-			text(d.instance), nonZero(d.relation), text(d.object), text(d.fork), text(d.objectKind))
+			text(d.instance), nonZero(d.relation), text(d.object), text(d.fork), text(d.objectKind), nil, nil)
 	}
 }
 

@@ -73,6 +73,22 @@
 // is truncated away while it lasts. The ring table is read in each transaction,
 // for several nodes may write to one history.
 //
+// # Dictionary
+//
+// Seconds of load are arrays of numbers; what they mean is in the dictionary of
+// the segment (dims.go), which the writer remembers as long as it is the current
+// one and reads when it comes to it anew. Texts of statements are rows of it, once
+// for each segment, statement, role and database. The sampler brings them when a
+// statement is first seen, and again after RewriteOpen.
+//
+// # Minutes
+//
+// Between batches the writer rolls up closed segments (rollup.go): the work is
+// done by SQL, lock_history.roll_up(), one short transaction after the other. The
+// ring of minutes goes by package ring, too, with a clock of its own: the time of
+// what is rolled up. No segment is emptied before its minutes are made, unless
+// there is no room left.
+//
 // # The extension may be absent
 //
 // Each transaction asks for the extension's row. Not there: state "waiting for

@@ -106,7 +106,7 @@ func newLab(t *testing.T, withExtension bool) *lab {
 	l.now = snapshot.FromTime(time.Now())
 	l.cfg = config.Config{
 		Enabled: true, TrackLocks: true, Database: name, NodeName: "lab:1",
-		FlushPeriod: time.Second, Retention: 7 * 24 * time.Hour, MaxSize: 1 << 30,
+		FlushPeriod: time.Second, Retention: 7 * 24 * time.Hour, RollupRetention: 90 * 24 * time.Hour, MaxSize: 1 << 30,
 		MinDuration: 100 * time.Millisecond, QueryText: querytext.Full, QueryLength: 1024, MemoryLimit: 64 << 20,
 		Server: config.Server{
 			VersionNum: version, Port: int(cc.Port), SocketDirectories: []string{"/does/not/exist", cc.Host},

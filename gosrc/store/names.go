@@ -196,6 +196,10 @@ func wantedNames(h *hand) []nameKey {
 				add()
 			}
 		}
+		for _, s := range b.Texts {
+			some = sessionKeys(some, s)
+			add()
+		}
 		for j := range b.Short {
 			w := &b.Short[j]
 			some = tagKeys(some, lockmgr.Tag{Type: lockmgr.Relation, Field1: w.Database, Field2: w.Relation})

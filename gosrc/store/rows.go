@@ -42,9 +42,9 @@ func columnsOf(leaf string) []string {
 			"locktype", "object", "mode", "held_mode", "held_object", "database", "relation", "transactionid"}
 	case "dim":
 		return []string{"seg", "node_id", "dim_id", "kind", "wait_event_type", "wait_event", "lwlock_mode", "backend_type", "datid", "datname",
-			"usesysid", "usename", "query_id", "instance", "relation", "object", "fork", "object_kind"}
+			"usesysid", "usename", "query_id", "instance", "relation", "object", "fork", "object_kind", "query", "seen_at"}
 	case "second":
-		return []string{"seg", "node_id", "run", "at", "sampled_ms", "clients", "active", "idle_in_transaction", "waiting", "dims", "load_ms"}
+		return []string{"seg", "node_id", "run", "at", "sampled_ms", "clients", "active", "idle_in_transaction", "waiting", "dims", "load_ms", "carry"}
 	case "fastpath":
 		return []string{"seg", "node_id", "run", "at", "server_version_num", "max_locks", "slots", "dims", "sessions", "slots_max", "sessions_full", "spilled_max"}
 	case "hungry":
@@ -134,6 +134,9 @@ func newRows(h *hand, s *session, names *Names, c *config.Config, dims *dimensio
 		}
 		for j := range b.Anomalies {
 			r.anomaly(&b.Anomalies[j], b.CompleteTo)
+		}
+		for _, s := range b.Texts {
+			r.statement(s)
 		}
 		for j := range b.Health {
 			r.health(&b.Health[j])
@@ -332,26 +335,46 @@ func (r *rowSet) deadlock(d *history.Deadlock) {
 	}
 }
 
+// statement adds the text of the statement that s ran, once for each segment, role
+// and database: what a role may read of it depends on whose it is.
+func (r *rowSet) statement(s *snapshot.Session) {
+	query := r.query(s, s.Query)
+	if query == nil || !r.dims.lacksText(textKey{s.QueryID, s.Database, s.Role}) {
+		return
+	}
+	r.add("dim", nil, r.nodeID, int32(0), int16(textDim), nil, nil, nil, nil,
+		nonZero(s.Database), r.text(r.names.get(databaseKey(s.Database))), nonZero(s.Role), r.text(r.names.get(roleKey(s.Role))), s.QueryID,
+		nil, nil, nil, nil, nil, query, seenAt(s))
+}
+
+// carryMs is the session time that does not fit into two bytes any more.
+const carryMs = math.MaxInt16 + 1
+
 func (r *rowSet) second(s *history.Second) {
-	dims, ms := make([]int32, 0, len(s.Loads)), make([]int32, 0, len(s.Loads))
+	dims, ms := make([]int16, 0, len(s.Loads)), make([]int16, 0, len(s.Loads))
+	var carry []int16 // nil as long as there is none: null
 	for i := range s.Loads {
 		l := &s.Loads[i]
-		n := int32(l.Time.Round(time.Millisecond) / time.Millisecond)
+		n := l.Time.Round(time.Millisecond) / time.Millisecond
 		if n == 0 {
 			continue // of a tick that came at once after another
 		}
-		ms = append(ms, n)
-		dims = append(dims, r.dims.id(dimension{
+		if over := n / carryMs; over > 0 || carry != nil {
+			carry = append(carry, make([]int16, len(ms)-len(carry))...)
+			carry = append(carry, int16(min(over, math.MaxInt16))) // a million sessions
+		}
+		ms = append(ms, int16(n%carryMs))
+		dims = append(dims, int16(r.dims.id(dimension{
 			kind: loadDim, eventType: l.EventType, event: l.Event, mode: l.Mode.String(), backendType: l.BackendType,
 			database: l.Database, datname: r.encode(r.names.get(databaseKey(l.Database))),
 			role: l.Role, usename: r.encode(r.names.get(roleKey(l.Role))), queryID: l.QueryID,
-		}))
+		})))
 	}
 	average := func(t time.Duration) float32 {
 		return float32(t.Seconds() / max(s.Sampled, time.Millisecond).Seconds())
 	}
 	r.add("second", nil, r.nodeID, r.run, s.At.Time(), int32(s.Sampled.Round(time.Millisecond)/time.Millisecond),
-		average(s.Clients), average(s.Active), average(s.IdleInTransaction), average(s.Waiting), dims, ms)
+		average(s.Clients), average(s.Active), average(s.IdleInTransaction), average(s.Waiting), dims, ms, carry)
 }
 
 func (r *rowSet) fastPath(s *history.Second) {

@@ -54,6 +54,9 @@ type session struct {
 
 	actors    map[int64]struct{} // known to be in the current segment
 	dims      *dimensions        // of the current segment; nil: to be read
+	minutes   ring.Rows          // of the ring of minutes, as last read
+	rollUpAt  time.Time          // not rolled up before
+	gaveUp    bool               // minutes that could not be made in time; told by the writer
 	owed      []history.Gap      // found on entering, for which there was no segment
 	measured  ring.Size          // when last asked
 	written   int64              // estimate of what was added since
@@ -156,10 +159,16 @@ func findExtension(ctx context.Context, conn *pgx.Conn) (extension, error) {
 // checkTables refuses tables through which somebody else's code could run with
 // the rights of the writer, which usually is a superuser.
 func checkTables(ctx context.Context, conn *pgx.Conn) error {
-	names := []string{"node", "run", "ring", "detector"}
+	names := []string{"node", "run", "ring", "detector", "minute_ring", "minute_gap"}
 	for _, leaf := range leaves {
 		names = append(names, leaf)
 		for seg := range ring.Segments {
+			names = append(names, leafName(leaf, seg))
+		}
+	}
+	for _, leaf := range minuteLeaves {
+		names = append(names, leaf)
+		for seg := range minuteSegments {
 			names = append(names, leafName(leaf, seg))
 		}
 	}
@@ -335,7 +344,7 @@ func makeRun(ctx context.Context, db interface {
 
 func (s *session) readRing(ctx context.Context) error {
 	rows, err := s.conn.Query(ctx, `
-		SELECT seg, round, opened_at, closed_at, is_empty FROM lock_history.ring`)
+		SELECT seg, round, opened_at, closed_at, is_empty, is_rolled FROM lock_history.ring`)
 	if err != nil {
 		return fmt.Errorf("read the ring: %w", err)
 	}
@@ -343,7 +352,7 @@ func (s *session) readRing(ctx context.Context) error {
 	var r ring.Row
 	var opened, closed *time.Time
 	n := 0
-	_, err = pgx.ForEachRow(rows, []any{&seg, &r.Round, &opened, &closed, &r.Empty}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&seg, &r.Round, &opened, &closed, &r.Empty, &r.Rolled}, func() error {
 		if seg < 0 || seg >= ring.Segments {
 			return fmt.Errorf("%w: ring has a segment %d", errNotOurs, seg)
 		}

@@ -235,6 +235,7 @@ type writer struct {
 	lastHeartbeat snapshot.Micros
 	backoff       time.Duration
 	retryAt       time.Time       // nothing is tried before
+	moreAt        time.Time       // when rolling up goes on, zero: with the next batch
 	reported      map[string]bool // conditions that last, by key
 	st            Status
 }
@@ -293,6 +294,9 @@ func (w *writer) loop(ctx, work context.Context) {
 			timer.Reset(max(0, time.Until(w.retryAt)))
 		} else if w.hand != nil || w.queue.Len() > 0 {
 			timer.Reset(max(time.Millisecond, time.Until(w.retryAt)))
+		} else if !w.moreAt.IsZero() {
+			timer.Reset(max(time.Millisecond, time.Until(w.moreAt)))
+			w.moreAt = time.Time{}
 		}
 	}
 }
@@ -344,6 +348,7 @@ func (w *writer) step(ctx context.Context) {
 		}
 		w.publish()
 	}
+	w.rollUp(ctx)
 }
 
 // recheck looks whether the extension is still the one we know.

@@ -39,6 +39,9 @@ func (s *session) makeRoom(ctx context.Context, h *hand, c *config.Config) (ring
 		if d.Action == ring.Stay || d.Action == ring.Advance {
 			break
 		}
+		if !s.isRolled(ctx, d.Next, c) && d.Action != ring.Held {
+			break // there is room for the time that it takes
+		}
 		emptied, err := s.emptySegment(ctx, d.Next, c)
 		if err == nil && emptied {
 			err = s.measure(ctx, c)
@@ -51,6 +54,17 @@ func (s *session) makeRoom(ctx context.Context, h *hand, c *config.Config) (ring
 		}
 	}
 	return d, nil
+}
+
+// isRolled reports whether the seconds of seg are in minutes, after a try. Whatever
+// is wrong with that the writer tells, and must not stop the ring.
+func (s *session) isRolled(ctx context.Context, seg int, c *config.Config) bool {
+	r := &s.rows[seg]
+	if r.ClosedAt == 0 || r.Empty || r.Rolled {
+		return true
+	}
+	done, err := s.rollUp(ctx, seg, c)
+	return err == nil && done
 }
 
 // emptySegment truncates seg unless somebody uses it. It never waits: a reader
@@ -81,12 +95,17 @@ func (s *session) emptySegment(ctx context.Context, seg int, c *config.Config) (
 		if _, err := tx.Exec(ctx, `TRUNCATE TABLE `+list); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, `UPDATE lock_history.ring SET is_empty = true WHERE seg = $1::smallint`, seg)
+		given, err := giveUpMinutes(ctx, tx, seg)
+		if err != nil {
+			return err
+		}
+		s.gaveUp = s.gaveUp || given
+		_, err = tx.Exec(ctx, `UPDATE lock_history.ring SET is_empty = true, is_rolled = true WHERE seg = $1::smallint`, seg)
 		return err
 	})
 	switch {
 	case err == nil:
-		s.rows[seg].Empty, s.measureAt = true, time.Time{}
+		s.rows[seg].Empty, s.rows[seg].Rolled, s.measureAt = true, true, time.Time{}
 		return true, nil
 	case isLocked(err):
 		return false, nil
@@ -103,7 +122,8 @@ func (s *session) advance(ctx context.Context, tx pgx.Tx, d ring.Decision, h *ha
 	at := s.opens(d, h).Time()
 	tag, err := tx.Exec(ctx, `
 		UPDATE lock_history.ring
-		   SET round = round + 1, opened_at = $3::timestamptz, closed_at = NULL, is_empty = false
+		   SET round = round + 1, opened_at = $3::timestamptz, closed_at = NULL, is_empty = false,
+		       rolled_to = NULL, is_rolled = false
 		 WHERE seg = $1::smallint AND round = $2::bigint AND is_empty`,
 		d.Next, s.rows[d.Next].Round, at)
 	if err != nil {
@@ -172,6 +192,11 @@ func (s *session) measure(ctx context.Context, c *config.Config) error {
 			all = append(all, leafName(leaf, seg))
 		}
 		open = append(open, leafName(leaf, current))
+	}
+	for _, leaf := range minuteLeaves { // they count, though no segment is theirs
+		for seg := range minuteSegments {
+			all = append(all, leafName(leaf, seg))
+		}
 	}
 	var size ring.Size
 	err := s.conn.QueryRow(ctx, `

@@ -32,7 +32,8 @@ const (
 	// its end.
 	heldGapLength = time.Minute
 
-	keyHeld = "store: held"
+	keyHeld   = "store: held"
+	keyGaveUp = "store: minutes given up"
 )
 
 // write brings the hand into the tables, or finds that there is no need to.
@@ -67,6 +68,12 @@ func (w *writer) write(ctx context.Context) error {
 	d, err := s.makeRoom(ctx, h, w.cfg)
 	if err != nil {
 		return err
+	}
+	if s.gaveUp {
+		s.gaveUp = false
+		w.log.Add(report.Message{Level: report.Warning, Key: keyGaveUp,
+			Text: "load by second had to be removed before it was added up by minute", Detail: "Load of that time is not known any more.",
+			Hint: "See the messages before this one, and whether a session holds a lock on the tables in schema lock_history."})
 	}
 	seg := d.Current
 	if d.Action == ring.Advance {

@@ -39,7 +39,11 @@ CREATE TABLE lock_history.ring (
     round     bigint NOT NULL DEFAULT 0, -- raised when the segment is opened, and by reset()
     opened_at timestamptz,               -- first row of this round may be from then
     closed_at timestamptz,               -- null: open, or never opened
-    is_empty  boolean NOT NULL DEFAULT true
+    is_empty  boolean NOT NULL DEFAULT true,
+    -- Of a closed segment: its seconds before that are in minutes, and whether
+    -- all are (or had to be given up); see 48_minutes.sql.
+    rolled_to timestamptz,
+    is_rolled boolean NOT NULL DEFAULT false
 ) WITH (fillfactor = 50);
 INSERT INTO lock_history.ring (seg) SELECT g.seg FROM pg_catalog.generate_series(0, 7) AS g(seg);
 
@@ -202,12 +206,13 @@ CREATE TABLE lock_history.deadlock (
 ) PARTITION BY LIST (seg);
 
 -- What seconds are told apart by, under small numbers: the rows of a segment
--- need no other.  Null: does not apply, or is not known.
+-- need no other.  Numbers fit two bytes, the second half of them is negative.
+-- Null: does not apply, or is not known.
 CREATE TABLE lock_history.dim (
     seg             smallint NOT NULL,
     node_id         integer NOT NULL,
     dim_id          integer NOT NULL,
-    kind            smallint NOT NULL,   -- 1 load, 2 LWLock, 3 page, 4 statement, 5 wait event, 6 database
+    kind            smallint NOT NULL,   -- 1 load, 2 LWLock, 3 page, 4 statement, 5 text of a statement (dim_id 0), 6 wait event, 7 database
     wait_event_type text,                -- CPU: it did not wait
     wait_event      text,
     lwlock_mode     text,
@@ -221,11 +226,15 @@ CREATE TABLE lock_history.dim (
     relation        oid,
     object          text,                -- its name
     fork            text,
-    object_kind     text                 -- of the relation
+    object_kind     text,                -- of the relation
+    query           text,                -- kind 5, as far as query_text and query_length keep it
+    seen_at         timestamptz          -- kind 5: when somebody was seen running it
 ) PARTITION BY LIST (seg);
 
 -- What was sampled in one second of the clock; none where nobody was active and
--- no session came or went.  dims and load_ms run in parallel.
+-- no session came or went.  dims, load_ms and carry run in parallel.  Two bytes
+-- for each of the first two are what keeps a day of seconds small: a row of 80
+-- takes 452 bytes, where integers would take 764.
 CREATE TABLE lock_history.second (
     seg                 smallint NOT NULL,
     node_id             integer NOT NULL,
@@ -236,9 +245,54 @@ CREATE TABLE lock_history.second (
     active              real NOT NULL,    -- of these, active
     idle_in_transaction real NOT NULL,
     waiting             real NOT NULL,    -- processes that wait for a heavyweight lock
-    dims                integer[] NOT NULL,
-    load_ms             integer[] NOT NULL -- session time in ms
+    dims                smallint[] NOT NULL,
+    load_ms             smallint[] NOT NULL, -- session time in ms,
+    carry               smallint[]        -- and 32768 times this; null: there is none over that
 ) PARTITION BY LIST (seg);
+
+-- Seconds of a closed segment added up by minute: a ring of its own, which turns
+-- by rollup_retention.  A minute that two segments share has two rows; one in
+-- which nobody was active has none.  source tells whose seconds they are
+-- (round * 8 + segment): as long as these are there, minutes do not count.
+CREATE TABLE lock_history.minute (
+    seg                 smallint NOT NULL, -- of minute_ring
+    node_id             integer NOT NULL,
+    source              bigint NOT NULL,
+    at                  timestamptz NOT NULL,
+    sampled_ms          integer NOT NULL,
+    clients             real NOT NULL,    -- averages, as in second
+    active              real NOT NULL,
+    idle_in_transaction real NOT NULL,
+    waiting             real NOT NULL,
+    dims                smallint[] NOT NULL,
+    load_ms             integer[] NOT NULL
+) PARTITION BY LIST (seg);
+
+-- Their dictionary: kinds 1 and 5 of dim.  dim_key is a hash of all that a row of
+-- kind 1 tells apart.
+CREATE TABLE lock_history.minute_dim (
+    LIKE lock_history.dim,
+    dim_key bigint
+) PARTITION BY LIST (seg);
+
+-- No index: four rows, and a lock for whoever reads load.
+CREATE TABLE lock_history.minute_ring (
+    seg       smallint NOT NULL CHECK (seg BETWEEN 0 AND 3),
+    round     bigint NOT NULL DEFAULT 0,
+    opened_at timestamptz,
+    closed_at timestamptz,
+    is_empty  boolean NOT NULL DEFAULT true
+) WITH (fillfactor = 50);
+INSERT INTO lock_history.minute_ring (seg) SELECT g.seg FROM pg_catalog.generate_series(0, 3) AS g(seg);
+
+-- Gaps of rolled-up segments.  No part of a ring: there are few, and each reader
+-- of minutes would lock four tables for them.
+CREATE TABLE lock_history.minute_gap (
+    node_id integer NOT NULL,
+    source  bigint NOT NULL,
+    began   timestamptz NOT NULL,
+    ended   timestamptz NOT NULL
+);
 
 -- Use of the fast path in one second, by database; none where every process had
 -- over half of its slots free.  The arrays run in parallel.
@@ -403,6 +457,14 @@ BEGIN
         END IF;
     END LOOP;
     PERFORM pg_catalog.pg_extension_config_dump('lock_history.kept_incident', '');
+    FOREACH parent IN ARRAY ARRAY['minute', 'minute_dim'] LOOP
+        FOR s IN 0..3 LOOP
+            EXECUTE pg_catalog.format(
+                'CREATE TABLE lock_history.%I PARTITION OF lock_history.%I FOR VALUES IN (%s)
+                 WITH (autovacuum_enabled = off, toast.autovacuum_enabled = off)',
+                parent || '_' || s, parent, s);
+        END LOOP;
+    END LOOP;
 END
 $do$;
 
@@ -411,11 +473,19 @@ $do$;
 CREATE INDEX ON lock_history.actor (actor_id);
 CREATE INDEX ON lock_history.episode (wait_start, wait_end, wait_id);   -- the last two are looked up in it without the table
 CREATE INDEX ON lock_history.short_wait (at);
-CREATE INDEX ON lock_history.second (at);
 CREATE INDEX ON lock_history.fastpath (at);
 CREATE INDEX ON lock_history.lwlock (at);
 CREATE INDEX ON lock_history.page (at);
 CREATE INDEX ON lock_history.wait_length (at);
+-- of the ring only: readers of load are at the limit
+DO $do$
+BEGIN
+    FOR s IN 0..7 LOOP
+        EXECUTE pg_catalog.format('CREATE INDEX ON lock_history.%I (at)', 'second_' || s);
+    END LOOP;
+END
+$do$;
+CREATE INDEX ON lock_history.minute (at);
 
 -- Columns are described where they are defined, above: tables are read by
 -- the views only.
@@ -437,5 +507,9 @@ COMMENT ON TABLE lock_history.detector IS 'internal: what is known of the usual 
 COMMENT ON TABLE lock_history.lwlock IS 'internal: waits for LWLocks by second';
 COMMENT ON TABLE lock_history.page IS 'internal: waits for pages by second';
 COMMENT ON TABLE lock_history.wait_length IS 'internal: lengths of waits by minute';
+COMMENT ON TABLE lock_history.minute IS 'internal: load by minute, of segments that are closed';
+COMMENT ON TABLE lock_history.minute_dim IS 'internal: what minutes are told apart by, and texts of statements';
+COMMENT ON TABLE lock_history.minute_ring IS 'internal: state of the 4 segments of minutes';
+COMMENT ON TABLE lock_history.minute_gap IS 'internal: times not watched, of segments that were rolled up';
 COMMENT ON TABLE lock_history.gap IS 'internal: times not watched';
 COMMENT ON TABLE lock_history.health_minute IS 'internal: cost of watching by minute';

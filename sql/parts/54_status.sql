@@ -11,7 +11,7 @@ AS $$
         SELECT right(c.relname, 1)::smallint AS seg, sum(pg_total_relation_size(c.oid)) AS bytes
         FROM pg_class AS c
         WHERE c.relnamespace = 'lock_history'::regnamespace AND c.relispartition AND c.relkind = 'r'
-          AND c.relname ~ '_[0-7]$'
+          AND c.relname ~ '_[0-7]$' AND c.relname !~ '^minute_'
         GROUP BY 1
     ), segment AS (
         SELECT s.seg, s.opened_at, s.closed_at, s.is_empty, l.bytes
@@ -25,7 +25,7 @@ AS $$
     SELECT f.key, f.value
     FROM (
         SELECT 'ring_fill' AS key,
-               (SELECT round(100.0 * sum(s.bytes) / b.bytes)::text || ' % of ' || pg_size_pretty(b.bytes)
+               (SELECT round(100.0 * (sum(s.bytes) + (SELECT m.bytes FROM lock_history.minutes_state AS m)) / b.bytes)::text || ' % of ' || pg_size_pretty(b.bytes)
                 FROM segment AS s, bound AS b GROUP BY b.bytes) AS value
         UNION ALL
         SELECT 'ring_segments',
@@ -38,7 +38,14 @@ AS $$
         SELECT 'oldest_history',
                (SELECT min(s.opened_at)::text FROM segment AS s WHERE NOT s.is_empty)
         UNION ALL
-        SELECT 'size_on_disk', (SELECT pg_size_pretty(sum(s.bytes)) FROM segment AS s)
+        SELECT 'oldest_minutes', (SELECT m.since::text FROM lock_history.minutes_state AS m)
+        UNION ALL
+        SELECT 'rolled_up_to', (SELECT m.rolled_to::text FROM lock_history.minutes_state AS m)
+        UNION ALL
+        SELECT 'minutes_on_disk', (SELECT pg_size_pretty(m.bytes) FROM lock_history.minutes_state AS m)
+        UNION ALL
+        SELECT 'size_on_disk',
+               (SELECT pg_size_pretty(sum(s.bytes) + (SELECT m.bytes FROM lock_history.minutes_state AS m)) FROM segment AS s)
         UNION ALL
         -- kept incidents do not count for max_size
         SELECT 'kept_incidents',

@@ -48,14 +48,14 @@ COMMENT ON FUNCTION lock_history.check_change() IS
     'internal: fails where a change of the history would go wrong, by an old snapshot or a publication';
 REVOKE ALL ON FUNCTION lock_history.check_change() FROM PUBLIC;
 
--- Numbers of the dictionary are those of a segment (store/dims.go: no more than
--- 50 000); these are those of all.
+-- Numbers of the dictionary are those of a segment, and fit two bytes; these are
+-- those of all segments, and do not.
 CREATE FUNCTION lock_history.kept_numbers(seg smallint, numbers integer[])
 RETURNS integer[]
 LANGUAGE sql IMMUTABLE STRICT
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT ARRAY(SELECT kept_numbers.seg * 16777216 + n.number
+    SELECT ARRAY(SELECT (kept_numbers.seg + 1) * 16777216 + n.number
                  FROM unnest(kept_numbers.numbers) WITH ORDINALITY AS n(number, place)
                  ORDER BY n.place)
 $$;
@@ -214,12 +214,39 @@ BEGIN
     WHERE s.seg < 8 AND s.node_id = source.node_id AND s.at BETWEEN keep.since - interval '1 s' AND keep.until;
     GET DIAGNOSTICS short_waits = ROW_COUNT;
 
-    -- The numbers of several segments come together in one dictionary.
-    INSERT INTO lock_history.kept_second (seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms)
-    SELECT 8, -new_id, s.run, s.at, s.sampled_ms, s.clients, s.active, s.idle_in_transaction, s.waiting,
-           lock_history.kept_numbers(s.seg, s.dims), s.load_ms
-    FROM lock_history.second AS s
-    WHERE s.seg < 8 AND s.node_id = source.node_id AND s.at BETWEEN first_second AND keep.until;
+    -- The numbers of several segments come together in one dictionary: what is the
+    -- same in several is one, and all fit two bytes.
+    WITH loaded AS MATERIALIZED (
+        SELECT s.seg, s.run, s.at, s.sampled_ms, s.clients, s.active, s.idle_in_transaction, s.waiting, s.dims, s.load_ms, s.carry
+        FROM lock_history.second AS s
+        WHERE s.seg < 8 AND s.node_id = source.node_id AND s.at BETWEEN first_second AND keep.until
+    ), word AS MATERIALIZED (
+        SELECT n.seg, n.dim_id,
+               (CASE WHEN n.number > 65535 THEN 0 WHEN n.number < 32768 THEN n.number ELSE n.number - 65536 END)::smallint AS kept_dim_id
+        FROM (SELECT d.seg, d.dim_id,
+                     pg_catalog.dense_rank() OVER (ORDER BY pg_catalog.hash_record_extended(
+                         ROW(d.wait_event_type, d.wait_event, d.lwlock_mode, d.backend_type, d.datid, d.datname, d.usesysid, d.usename, d.query_id), 0)) AS number
+              FROM (SELECT DISTINCT l.seg, e.dim_id FROM loaded AS l CROSS JOIN LATERAL pg_catalog.unnest(l.dims) AS e(dim_id)) AS u
+              JOIN lock_history.dim AS d ON d.seg = u.seg AND d.dim_id = u.dim_id AND d.kind = 1 AND (d.node_id = source.node_id) IS TRUE) AS n
+    ), dictionary AS (
+        INSERT INTO lock_history.kept_dim (
+            seg, node_id, dim_id, kind, wait_event_type, wait_event, lwlock_mode, backend_type, datid, datname,
+            usesysid, usename, query_id, instance, relation, object, fork, object_kind)
+        SELECT DISTINCT ON (w.kept_dim_id)
+               8, -new_id, w.kept_dim_id, d.kind, d.wait_event_type, d.wait_event, d.lwlock_mode, d.backend_type, d.datid, d.datname,
+               d.usesysid, d.usename, d.query_id, d.instance, d.relation, d.object, d.fork, d.object_kind
+        FROM word AS w
+        JOIN lock_history.dim AS d ON d.seg = w.seg AND d.dim_id = w.dim_id AND d.kind = 1 AND (d.node_id = source.node_id) IS TRUE
+        WHERE w.kept_dim_id <> 0
+    )
+    INSERT INTO lock_history.kept_second (
+        seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms, carry)
+    SELECT 8, -new_id, l.run, l.at, l.sampled_ms, l.clients, l.active, l.idle_in_transaction, l.waiting,
+           ARRAY(SELECT w.kept_dim_id
+                 FROM pg_catalog.unnest(l.dims) WITH ORDINALITY AS e(dim_id, place)
+                 JOIN word AS w ON w.seg = l.seg AND w.dim_id = e.dim_id
+                 ORDER BY e.place), l.load_ms, l.carry
+    FROM loaded AS l;
     GET DIAGNOSTICS seconds = ROW_COUNT;
 
     INSERT INTO lock_history.kept_lwlock (seg, node_id, run, at, sampled_ms, dims, wait_ms, waits, waiters_max, held_exclusive, shared_holders)
@@ -261,9 +288,7 @@ BEGIN
     FROM lock_history.dim AS d
     CROSS JOIN LATERAL pg_catalog.unnest(lock_history.kept_numbers(d.seg, ARRAY[d.dim_id])) AS n(kept_id)
     WHERE d.seg < 8 AND d.node_id = source.node_id
-      AND n.kept_id IN (SELECT pg_catalog.unnest(s.dims) FROM lock_history.kept_second AS s WHERE s.node_id = -new_id
-                        UNION ALL
-                        SELECT pg_catalog.unnest(l.dims) FROM lock_history.kept_lwlock AS l WHERE l.node_id = -new_id
+      AND n.kept_id IN (SELECT pg_catalog.unnest(l.dims) FROM lock_history.kept_lwlock AS l WHERE l.node_id = -new_id
                         UNION ALL
                         SELECT pg_catalog.unnest(p.dims) FROM lock_history.kept_page AS p WHERE p.node_id = -new_id
                         UNION ALL
@@ -308,6 +333,17 @@ BEGIN
            h.cpu_ms, h.rows_written, h.rows_merged, h.rows_dropped, h.errors
     FROM lock_history.health_minute AS h
     WHERE h.seg < 8 AND h.node_id = source.node_id AND h.minute BETWEEN keep.since - interval '1 min' AND keep.until;
+
+    -- texts of the statements that load of the range tells of
+    INSERT INTO lock_history.kept_dim (
+        seg, node_id, dim_id, kind, datid, datname, usesysid, usename, query_id, query, seen_at)
+    SELECT DISTINCT ON (t.query_id, t.datid, t.usesysid)
+           8, -new_id, t.dim_id, t.kind, t.datid, t.datname, t.usesysid, t.usename, t.query_id, t.query, t.seen_at
+    FROM lock_history.dim AS t
+    WHERE t.kind = 5 AND t.seg = ANY (segments) AND t.node_id = source.node_id
+      AND t.query_id IN (SELECT h.query_id FROM lock_history.load_second AS h
+                         WHERE h.node_id = source.node_id AND h.at BETWEEN keep.since - interval '1 s' AND keep.until)
+    ORDER BY t.query_id, t.datid, t.usesysid, t.seen_at DESC;
 
     SELECT pg_catalog.sum(l.bytes) INTO bytes
     FROM (SELECT pg_catalog.pg_column_size(e) AS bytes FROM lock_history.kept_episode AS e WHERE e.node_id = -new_id

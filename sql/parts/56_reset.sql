@@ -34,6 +34,7 @@ BEGIN
         BEGIN
             PERFORM FROM lock_history.run FOR UPDATE NOWAIT;
             PERFORM FROM lock_history.ring FOR UPDATE NOWAIT;
+            PERFORM FROM lock_history.minute_ring FOR UPDATE NOWAIT;
             EXECUTE 'LOCK TABLE ' || leaves || ' IN ACCESS EXCLUSIVE MODE NOWAIT';
             EXIT;
         EXCEPTION WHEN lock_not_available THEN
@@ -61,7 +62,9 @@ BEGIN
     END LOOP;
 
     EXECUTE 'TRUNCATE TABLE ' || leaves;
-    UPDATE lock_history.ring SET round = round + 1, opened_at = NULL, closed_at = NULL, is_empty = true;
+    UPDATE lock_history.ring SET round = round + 1, opened_at = NULL, closed_at = NULL, is_empty = true, rolled_to = NULL, is_rolled = false;
+    UPDATE lock_history.minute_ring SET round = round + 1, opened_at = NULL, closed_at = NULL, is_empty = true;
+    DELETE FROM lock_history.minute_gap;
     DELETE FROM lock_history.run AS r
     WHERE EXISTS (SELECT FROM lock_history.run AS later WHERE later.node_id = r.node_id AND later.run > r.run);
     UPDATE lock_history.run SET batch = batch - 1;

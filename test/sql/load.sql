@@ -4,6 +4,7 @@
 \i :fixture
 \set SHOW_CONTEXT never
 SELECT pg_temp.add_node('n1') AS n, pg_temp.add_node('n2') AS other \gset
+UPDATE lock_history.node SET first_seen = pg_temp.t(10) WHERE node = 'n1';
 UPDATE lock_history.ring SET opened_at = pg_temp.t(0), is_empty = false WHERE seg IN (0, 1);
 INSERT INTO lock_history.run (node_id, run, started_at, heartbeat, batch, flush_period)
 VALUES (:n, 1, pg_temp.t(10), pg_temp.t(40), 9, '1 s'), (:other, 1, pg_temp.t(0), pg_temp.t(100), 9, '1 s');
@@ -37,8 +38,8 @@ SELECT count(DISTINCT at) AS seconds, sum(aas) AS aas FROM lock_history.load_by(
 SELECT at, wait_event, aas FROM lock_history.load_by(pg_temp.t(11), pg_temp.t(12), node => 'n2');
 SELECT count(*) FROM lock_history.load_by(pg_temp.t(10), pg_temp.t(10), node => 'n1');
 -- a sample stands for the time before it
-INSERT INTO lock_history.second (seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms)
-VALUES (0, :other, 1, pg_temp.t(79), 20000, 0, 0, 0, 0, '{1}', '{40000}');
+INSERT INTO lock_history.second (seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms, carry)
+VALUES (0, :other, 1, pg_temp.t(79), 20000, 0, 0, 0, 0, '{1}', '{7232}', '{1}');
 SELECT at, aas FROM lock_history.load_by(pg_temp.t(50), pg_temp.t(90), '10 s', 'n2');
 SELECT at, aas FROM lock_history.load_by(pg_temp.t(60), pg_temp.t(65), '5 s', 'n2');
 -- errors
