@@ -3,6 +3,7 @@
 \getenv srcdir PG_ABS_SRCDIR
 \set fixture :srcdir '/sql/fixture.psql'
 \i :fixture
+\set SHOW_CONTEXT never
 SELECT pg_temp.add_node('n1', true) AS n, pg_temp.add_node('n2') AS m \gset
 INSERT INTO lock_history.dim_0 (seg, node_id, dim_id, kind, wait_event, lwlock_mode, instance) VALUES
     (0, :n, 1, 2, 'LockManager', 'exclusive', 'partition 3'), (0, :n, 2, 2, 'WALInsert', 'exclusive', NULL),
