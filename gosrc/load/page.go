@@ -10,7 +10,7 @@ import (
 // maxPages bounds the pages told apart in one second: some 30 bytes of the table
 // each. Beyond it the least awaited pages of a relation are added up, and
 // beyond twice of it they are told as not found.
-const maxPages = 50
+const maxPages = 20
 
 type pageKey struct {
 	target snapshot.Target

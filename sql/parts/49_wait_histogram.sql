@@ -3,7 +3,7 @@ CREATE VIEW lock_history.wait_histogram AS
 SELECT n.node, w.at, d.wait_event_type, d.wait_event,
        CASE WHEN b.bucket = 0 THEN 0 ELSE 2::double precision ^ (b.bucket - 1) END AS lower_ms,
        2::double precision ^ b.bucket AS upper_ms,
-       pg_catalog.sum(b.waits)::bigint AS waits, pg_catalog.sum(b.total_ms)::double precision AS total_ms
+       pg_catalog.sum(b.waits)::bigint AS waits, pg_catalog.round(pg_catalog.sum(b.total_ms::double precision)::numeric, 1)::double precision AS total_ms
 FROM lock_history.wait_length AS w
 JOIN lock_history.recorded AS n ON n.node_id = w.node_id
 CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(w.dims), pg_catalog.unnest(w.buckets), pg_catalog.unnest(w.waits), pg_catalog.unnest(w.total_ms))
