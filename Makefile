@@ -162,6 +162,15 @@ test-isolation: deps
 test-tap: deps
 	@$(RUN_TESTS) tap
 
+# The long form of 061_memory.pl: a storm while nothing can be written.
+MINUTES ?= 60
+.PHONY: soak-memory
+soak-memory: deps
+	@$(RUN_TESTS) tap
+soak-memory: PROVE_TESTS = test/t/061_memory.pl
+soak-memory: export PLH_MEMORY_MINUTES = $(MINUTES)
+soak-memory: PROVE_FLAGS = -v
+
 FUZZ_TIME ?= 20s
 .PHONY: fuzz bench
 fuzz:
@@ -200,6 +209,7 @@ help:
 	@echo '                    make test-tap PROVE_TESTS=test/t/001_alter_queue.pl'
 	@echo '                    make test-go GO_TEST_FLAGS="-run Roots"'
 	@echo 'make test-go        Go tests without the race detector (test-race: with it)'
+	@echo 'make soak-memory    memory of the worker in a storm of MINUTES=$(MINUTES) while nothing can be written'
 	@echo 'make fuzz           each fuzz target for FUZZ_TIME=$(FUZZ_TIME)'
 	@echo 'make bench          what watching costs, measured'
 	@echo '                    make bench CASE=reading: what reading a full ring costs'
