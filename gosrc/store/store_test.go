@@ -439,6 +439,38 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 }
 
+// A segment tells so many statements apart, then roles and databases no more.
+func TestDimensionsAreBounded(t *testing.T) {
+	n := newDimensions()
+	kinds := make(map[int32]bool)
+	for i := range 2 * maxDims {
+		kinds[n.id(dimension{kind: loadDim, eventType: "IO", event: fmt.Sprint("event ", i%20), database: uint32(i), role: uint32(i), queryID: int64(i + 1)})] = true
+	}
+	if len(n.ids) > maxDims+20 || len(kinds) != len(n.ids) || int(n.last) != len(n.ids) {
+		t.Errorf("%d told apart, %d numbers, the last is %d; want at most %d", len(n.ids), len(kinds), n.last, maxDims+20)
+	}
+	known := dimension{kind: loadDim, eventType: "IO", event: "event 0", queryID: 1}
+	if n.id(known) != n.id(known) {
+		t.Error("one thing has two numbers")
+	}
+}
+
+func TestActorsAreBounded(t *testing.T) {
+	s := &session{actors: make(map[int64]struct{})}
+	for i := range int64(30) {
+		r := &rowSet{actors: make(map[int64][]any)}
+		for j := range int64(9000) {
+			r.actors[i*9000+j] = nil
+		}
+		if s.remember(r); len(s.actors) > maxActors {
+			t.Fatalf("%d actors remembered, want at most %d", len(s.actors), maxActors)
+		}
+		if _, ok := s.actors[i*9000+8999]; !ok {
+			t.Fatal("the newest are not remembered")
+		}
+	}
+}
+
 func TestNamesKeepAndRefresh(t *testing.T) {
 	n := newNames(nil, report.New(func() {}))
 	key := roleKey(10)
