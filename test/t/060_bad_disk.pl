@@ -127,6 +127,8 @@ is($node->safe_psql('history', q{SELECT count(*) FROM lock_history.waits AS w JO
 	'0', '... of the time of which there is nothing');
 is($node->safe_psql('history', q{SELECT h.lost = s.value::bigint FROM lock_history.status() AS s, (SELECT sum(lost) AS lost FROM lock_history.gaps) AS h WHERE s.key = 'rows_dropped'}),
 	't', '... and counted in status()');
+flush_history();    # health is told up to the last one
+is($node->safe_psql('history', q{SELECT sum(h.rows_dropped) = (SELECT sum(g.lost) FROM lock_history.gaps AS g) FROM lock_history.health AS h}), 't', '... and in health');
 is(scalar told($offset), 1, 'told once');
 
 # No room for WAL: that stops any server (PANIC). Ours comes back with what was
