@@ -72,6 +72,7 @@ type SinkStatus struct {
 	Errors      int64
 	RowsWritten int64
 	RowsDropped int64
+	Dropping    int64  // rows dropped of which the store has not heard yet; it does before it writes again
 	Ticket      uint64 // highest flush() ticket that is done
 }
 
@@ -707,7 +708,7 @@ func (s *Sampler) publish() {
 		Errors:      uint64(s.errors + sink.Errors),
 		RowsWritten: uint64(sink.RowsWritten),
 		RowsMerged:  uint64(s.merged),
-		RowsDropped: uint64(sink.RowsDropped + s.lost),
+		RowsDropped: uint64(sink.RowsDropped + sink.Dropping + s.lost),
 		QueueBytes:  uint64(s.o.Sink.Queued()),
 	}
 	if st.LastError == "" {

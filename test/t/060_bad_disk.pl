@@ -116,6 +116,7 @@ my $offset = LockHistory::log_end($node);
 $disk->is('full', $history);
 my $before = $waits;
 four_waits(150_000), let_go() for 1 .. 16;    # 9.6 MB, and 8 may be kept
+cmp_ok(status('rows_dropped'), '>', 0, 'status() says so while it lasts');
 $disk->is_well;
 flush_history();
 my $kept = $node->safe_psql('history', q{SELECT count(*) FROM lock_history.waits WHERE application_name LIKE 'waiter%'});
