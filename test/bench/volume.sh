@@ -41,11 +41,12 @@ cat >"$THROWAWAY/long.sql" <<-'SQL'
 SQL
 
 size_of() { sql "SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0) FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace AND n.nspname = 'lock_history' WHERE c.relkind = 'r'"; }
+rows_of() { sql "SELECT coalesce(sum(k.value::bigint), 0) FROM lock_history.worker_status() AS k WHERE k.key = 'rows_written'" 2>/dev/null || echo 0; }
 temp_of() { sql "SELECT temp_bytes FROM pg_stat_database WHERE datname = 'postgres'"; }
 
 # measure NAME [pgbench options]
 measure() {
-	local name=$1 lsn size temp pid=''
+	local name=$1 lsn size temp rows pid=''
 	shift
 	if [ $# -gt 0 ]; then
 		as_server_user "$BINDIR/pgbench" -n -h "$SOCKET_DIR" -p "$PORT" -U postgres -T $((SECS + 60)) "$@" load >/dev/null 2>&1 &
@@ -54,11 +55,11 @@ measure() {
 	fi
 	sql CHECKPOINT
 	sleep 2
-	lsn=$(sql 'SELECT pg_current_wal_insert_lsn()') size=$(size_of) temp=$(temp_of)
+	lsn=$(sql 'SELECT pg_current_wal_insert_lsn()') size=$(size_of) temp=$(temp_of) rows=$(rows_of)
 	sleep "$SECS"
-	sql "SELECT format('%-44s %8s %8s %8s', '$name',
+	sql "SELECT format('%-44s %8s %8s %8s %8s', '$name',
 		round(pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '$lsn') * 3600 / $SECS / 1e6, 1),
-		round(($(size_of) - $size) * 3600.0 / $SECS / 1e6, 1), round(($(temp_of) - $temp) * 3600.0 / $SECS / 1e6, 1))"
+		round(($(size_of) - $size) * 3600.0 / $SECS / 1e6, 1), round(($(temp_of) - $temp) * 3600.0 / $SECS / 1e6, 1), ($(rows_of) - $rows) / $SECS)"
 	[ -z "$pid" ] || kill_load "$pid"
 }
 kill_load() {
@@ -66,7 +67,7 @@ kill_load() {
 	wait "$1" 2>/dev/null || true
 }
 
-printf '%-44s %8s %8s %8s\n' "MB an hour ($SECS s measured)" WAL tables temp
+printf '%-44s %8s %8s %8s %8s\n' "MB an hour ($SECS s measured)" WAL tables temp rows/s
 measure 'idle, without the extension'
 measure '50 sessions at work, without it' -c 50 -f "$THROWAWAY/work.sql"
 sql 'CREATE EXTENSION pg_lock_history'

@@ -36,6 +36,7 @@ print $file qq{\\set r random(1, 2000000000)
 SET application_name = 'app_:r';
 BEGIN;
 UPDATE hot SET n = n + 1 WHERE id = 1 /* :r $filler */;
+\\sleep 5 ms
 END;
 };
 close $file;
@@ -64,7 +65,7 @@ sub most_within
 my $quiet = memory();
 my $locker = LockHistory::session($node, 'locker');
 $locker->run('BEGIN; LOCK TABLE lock_history.run, lock_history.episode IN ACCESS EXCLUSIVE MODE');
-my $pgbench = IPC::Run::start([ 'pgbench', '-n', '-c', 8, '-R', 150, '-T', $seconds + 600, '-f', $script, '-h', $node->host, '-p', $node->port, '-U', 'postgres', 'postgres' ],
+my $pgbench = IPC::Run::start([ 'pgbench', '-n', '-c', 8, '-T', $seconds + 600, '-f', $script, '-h', $node->host, '-p', $node->port, '-U', 'postgres', 'postgres' ],
 	'<', \undef, '>', \my $out, '2>', \my $err);
 
 # Half of memory_limit is for facts that cannot be written.
