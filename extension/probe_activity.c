@@ -108,6 +108,7 @@ typedef struct Activity
 
 	PlhSecond	now;			/* the second that goes on; samples 0: none */
 	int64		last_ns;		/* monotonic time of the last tick, 0 = none */
+	int64		period_ns;		/* as of that tick: the next one still stands for it */
 } Activity;
 
 static Activity *activity;
@@ -571,8 +572,9 @@ plh_note_activity(int64 now, int64 now_ns, int64 period_ns, uint32 track)
 	uint32		i;
 
 	/* What nobody saw is a gap, or little: the first tick stands for a period. */
-	if (activity->last_ns == 0 || passed_us > Max(MICROS_PER_SECOND, 3 * period_ns / 1000))
+	if (activity->last_ns == 0 || passed_us > Max(MICROS_PER_SECOND, 3 * Max(period_ns, activity->period_ns) / 1000))
 		passed_us = period_ns / 1000;
+	activity->period_ns = period_ns;
 	activity->last_ns = now_ns;
 
 	if (activity->now.samples != 0 && activity->now.second != second)

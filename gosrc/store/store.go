@@ -76,7 +76,7 @@ type Status struct {
 	LastErrorAt    snapshot.Micros
 	Hint           string
 	RowsWritten    uint64
-	RowsDropped    uint64
+	RowsDropped    uint64 // beside those that the queue has not told yet
 	NoticesDropped uint64 // notifications that did not go through
 	Errors         uint64
 	RingSegment    int // the one that is written to, -1 when not known
@@ -525,6 +525,7 @@ func (w *writer) take() {
 		w.addGap(lostGap(lost))
 		w.rewriteOpen.Store(true) // waits that were to be written as open are among them
 		w.lose(lost.Began, lost.Ended)
+		w.publish() // the queue does not count them any more
 	}
 	if len(items) == 0 {
 		return

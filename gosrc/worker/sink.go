@@ -133,6 +133,7 @@ func (s *sink) Status() sampler.SinkStatus {
 		Errors:      int64(st.Errors),
 		RowsWritten: int64(st.RowsWritten),
 		RowsDropped: int64(st.RowsDropped),
+		Dropping:    s.queue.Dropped(),
 		Ticket:      s.ticket.Load(),
 	}
 }

@@ -10,6 +10,7 @@ use Test::More;
 
 my $node = LockHistory::cluster('load', init => [ auth_extra => [ '--create-role', 'alice' ], allows_streaming => 'logical' ], settings => "shared_preload_libraries = 'pg_lock_history, pg_prewarm'\nmax_connections = 50\nautovacuum = off\npg_lock_history.flush_period = '200ms'");
 $node->safe_psql('postgres', 'CREATE TABLE public.t (i int)');
+$node->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('s', 'test_decoding')}); # waits for all transactions
 
 sub sql { return $node->safe_psql('postgres', $_[0]); }
 
@@ -84,7 +85,6 @@ is($seen, 't|0', '... without the statements of others for a reader');
 # client in the same transaction; and a walsender that has sent everything does nothing.
 $s{copier}->{psql}->query_until(qr/^copied$/m, "\\.\n\\echo copied\n");
 $node->poll_query_until('postgres', q{SELECT state = 'idle in transaction' FROM pg_stat_activity WHERE application_name = 'copier'}) or die 'still copies';
-$node->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('s', 'test_decoding')});
 my $walsender = IPC::Run::start([ 'pg_recvlogical', '-d', $node->connstr('postgres'), '-S', 's', '--start', '-f', '/dev/null', '--no-loop' ]);
 $node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'walsender' AND wait_event ~ 'WalSenderWait'}) or die 'no walsender';
 ($from, $to) = seconds_of(2);
