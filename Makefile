@@ -167,7 +167,7 @@ FUZZ_TIME ?= 20s
 fuzz:
 	@test/tools/fuzz.sh $(FUZZ_TIME)
 bench: deps
-	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(or $(filter reading callbacks,$(CASE)),run).sh
+	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(or $(filter reading callbacks shutdown,$(CASE)),run).sh
 
 # ---- style ----
 
@@ -204,6 +204,7 @@ help:
 	@echo 'make bench          what watching costs, measured'
 	@echo '                    make bench CASE=reading: what reading a full ring costs'
 	@echo '                    make bench CASE=callbacks: what noting failed waits costs sessions'
+	@echo '                    make bench CASE=shutdown: what a shutdown takes, with and without'
 	@echo 'make lint           gofmt, go vet, C warnings as errors, check-docs'
 	@echo 'make check-docs     settings and columns against doc/'
 	@echo 'make fmt            gofmt -w'

@@ -43,9 +43,10 @@ const (
 	maxRefusals = 3
 
 	// What is left to write may hold up the end of the worker, and a smart
-	// shutdown, for so long.
+	// shutdown, for so long. That one has waited already until it was seen
+	// (LOOK_AROUND_NS in the shim); what is not written goes to the spill file.
 	endGrace  = 300 * time.Millisecond
-	stopGrace = 500 * time.Millisecond
+	stopGrace = 200 * time.Millisecond
 )
 
 // Options are what a Store works with. The callbacks are called on goroutines
@@ -214,6 +215,7 @@ type writer struct {
 	absent  bool         // the extension is
 	away    bool         // facts may have gone elsewhere, or nowhere, since these tables were last written to
 	fetched bool         // the detector's state has been read
+	cut     bool         // the last session was ended from the other side, and nothing was written since
 	entered bool         // the runs up to ours are in the tables
 	settled bool         // nothing of earlier lives is left, and that was said
 	ending  bool         // the last things are being written
@@ -460,6 +462,15 @@ func (w *writer) fail(err error, action string) {
 		w.disconnect() // a shutdown does not wait for us, and need not hear of it
 		return
 	}
+	if w.session != nil && serverEnds(err) && !w.cut {
+		// By somebody's hand, with a DROP DATABASE, or by a stop of the server that
+		// we have not heard of yet: what there is to tell, the next try will tell.
+		w.cut = true
+		w.st.Errors++
+		w.disconnect()
+		w.delay()
+		return
+	}
 	// After an error of one statement the session is good, after any other
 	// it may not be.
 	if w.session != nil && (sqlState(err) == "" || w.session.conn.IsClosed()) {
@@ -562,7 +573,7 @@ func (w *writer) addGap(g history.Gap) {
 // done lets go of the hand: all of it is in the tables, or needs not be.
 func (w *writer) done() {
 	h := w.hand
-	w.hand = nil
+	w.hand, w.cut = nil, false
 	w.queue.Release(h.items)
 	w.note(h)
 	w.lastComplete = h.complete
