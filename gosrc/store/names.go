@@ -50,6 +50,7 @@ const (
 	keyHome     = "names: home"
 	keyLookUp   = "names: look-up"
 	keyDatabase = "names: database"
+	keyCrowd    = "names: crowd"
 )
 
 type nameKind uint8
@@ -480,6 +481,7 @@ func (r *namer) lookUp(ctx context.Context) {
 		}
 	}
 	r.log.Over(keyHome)
+	r.log.Over(keyCrowd)
 	r.log.Over(keyLookUp)
 	for db, keys := range elsewhere {
 		if ctx.Err() != nil {
@@ -705,6 +707,9 @@ func (r *namer) visit(ctx context.Context, db uint32, datname string, keys []nam
 func (r *namer) complain(level report.Level, key, text string, err error) {
 	if errors.Is(err, errLater) || errors.Is(err, context.Canceled) || sqlState(err) == "57P03" {
 		return // 57P03: the server starts or stops
+	}
+	if errors.Is(err, errCrowd) { // of its own: what led to it may have been told already
+		level, key, text = report.Warning, keyCrowd, "cannot look up names, no more sessions are made"
 	}
 	r.log.Add(report.Message{Level: level, Key: key, Text: text, Detail: cut(err.Error(), maxDetailBytes),
 		Hint: "It is tried again. pg_lock_history.local_conninfo says how this server is reached."})
