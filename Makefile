@@ -189,7 +189,7 @@ FUZZ_TIME ?= 20s
 fuzz:
 	@test/tools/fuzz.sh $(FUZZ_TIME)
 bench: deps
-	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(or $(filter reading callbacks lwlocks load_size volume,$(CASE)),run).sh
+	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(or $(filter reading callbacks lwlocks load_size volume shutdown,$(CASE)),run).sh
 
 # ---- style ----
 
@@ -231,6 +231,7 @@ help:
 	@echo '                    make bench CASE=lwlocks: what finding out about LWLocks and pages costs'
 	@echo '                    make bench CASE=load_size: what load takes on disk by second'
 	@echo '                    make bench CASE=volume: WAL, tables and temporary files that it writes'
+	@echo '                    make bench CASE=shutdown: what a shutdown takes, with and without'
 	@echo 'make lint           gofmt, go vet, C warnings as errors, check-docs'
 	@echo 'make check-docs     settings and columns against doc/'
 	@echo 'make fmt            gofmt -w'

@@ -3,6 +3,7 @@ package sampler
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"time"
 
@@ -802,6 +803,10 @@ func (s *Sampler) reload() {
 	if err == nil {
 		var c config.Config
 		if c, err = config.Parse(raw); err == nil {
+			// By name only: a value may hold a password.
+			if changed := c.Changed(&s.o.Config); len(changed) > 0 {
+				s.o.Log.Add(report.Message{Level: report.Debug, Text: "new values are in use: " + strings.Join(changed, ", ")})
+			}
 			s.o.Config = c
 			s.tracker.Configure(trackerConfig(c))
 			s.o.Sink.Configure(c)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -620,6 +621,16 @@ func settle(ctx context.Context, conn *pgx.Conn, r *route, t *target, c *config.
 		return errTemplate
 	}
 	return nil
+}
+
+// checkAlive reads, without waiting, whether the server has ended the session
+// while we had no use for it. Whoever finds that out by writing to it has pgx
+// send a cancel request after it, of which the server complains in its log.
+func checkAlive(conn *pgx.Conn) error {
+	if conn.IsClosed() {
+		return net.ErrClosed
+	}
+	return conn.PgConn().CheckConn()
 }
 
 // hangUp closes conn within a bound: a server that does not answer must not

@@ -96,6 +96,9 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 	case errors.Is(err, errNoSpareSlot):
 		set(StateSlots, "no slot", "no client slot is free beyond those reserved, the writer waits for one",
 			"End a session, or raise max_connections. "+kept)
+	case errors.Is(err, errCrowd):
+		set(StateWriting, "crowd", "sessions of the worker do not end, it makes no more of them",
+			"See what keeps the processes with application_name \"pg_lock_history ...\": a disk that does not answer, or SIGSTOP. "+kept)
 	case errors.Is(err, errNoAnswer):
 		set(StateConnect, "no answer", "the worker is too busy to connect", "It tries again. "+kept)
 	case errors.Is(err, errTemplate):
@@ -258,6 +261,16 @@ func isRefusal(err error) bool {
 	default:
 		return code == "54000" // a limit of the program
 	}
+}
+
+// isNotLetIn: the server answers, and will not have the writer until somebody
+// does something about it.
+func isNotLetIn(err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return false
+	}
+	return pg.Code == "3D000" || strings.HasPrefix(pg.Code, "28") || pg.Code == "55000" && pg.Severity == "FATAL"
 }
 
 // serverEnds: the session was ended from the other side.

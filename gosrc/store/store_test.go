@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -300,6 +301,35 @@ func TestDoor(t *testing.T) {
 			t.Errorf("a second one came in: %v", err)
 		}
 		leave()
+	})
+	t.Run("not while our own do not end", func(t *testing.T) {
+		d := newDoor(answer(true), make(chan struct{}))
+		for range maxSessions {
+			stuck := exec.Command("sleep", "600")
+			if err := stuck.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = stuck.Process.Kill(); _ = stuck.Wait() })
+			leave, err := d.enter(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.remember(uint32(stuck.Process.Pid))
+			leave()
+			defer func() {
+				_ = stuck.Process.Kill()
+				_ = stuck.Wait()
+				leave, err := d.enter(t.Context())
+				if err != nil {
+					t.Errorf("one has ended, and the next is not let in: %v", err)
+					return
+				}
+				leave()
+			}()
+		}
+		if _, err := d.enter(t.Context()); !errors.Is(err, errCrowd) {
+			t.Errorf("error %v, want %v", err, errCrowd)
+		}
 	})
 	t.Run("at the end", func(t *testing.T) {
 		over := make(chan struct{})

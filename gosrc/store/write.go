@@ -45,6 +45,9 @@ func (w *writer) write(ctx context.Context) error {
 		w.succeeded()
 		return nil
 	}
+	if err := checkAlive(s.conn); err != nil {
+		return err
+	}
 	if !h.named {
 		keys := wantedNames(h)
 		w.names.resolve(ctx, keys, nameWait, w.stopping)
