@@ -41,6 +41,7 @@ SQL_PARTS = \
 	sql/parts/55_keep.sql \
 	sql/parts/56_reset.sql \
 	sql/parts/57_reader.sql \
+	sql/parts/58_writer.sql \
 	sql/parts/60_live.sql \
 	sql/parts/90_finish.sql
 

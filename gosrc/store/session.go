@@ -148,7 +148,8 @@ func findExtension(ctx context.Context, conn *pgx.Conn) (extension, error) {
 }
 
 // checkTables refuses tables through which somebody else's code could run with
-// the rights of the writer, which usually is a superuser.
+// the rights of the writer, which usually is a superuser. An owner who has fewer
+// rights could add such code at any time after we have looked.
 func checkTables(ctx context.Context, conn *pgx.Conn) error {
 	names := []string{"node", "run", "ring", "detector"}
 	for _, leaf := range leaves {
@@ -163,15 +164,18 @@ func checkTables(ctx context.Context, conn *pgx.Conn) error {
 		SELECT pg_catalog.count(*)::int,
 		       pg_catalog.min(c.relname::text || CASE
 		           WHEN c.relowner <> e.extowner THEN ' has another owner'
+		           WHEN w.rolsuper AND NOT o.rolsuper THEN ' belongs to role ' || pg_catalog.quote_ident(o.rolname) || ', which is no superuser as the writer is (REASSIGN OWNED BY ' || pg_catalog.quote_ident(o.rolname) || ' TO ' || pg_catalog.quote_ident(w.rolname) || ')'
 		           WHEN c.relhasrules THEN ' has a rule'
 		           WHEN c.relrowsecurity THEN ' has row security'
 		           ELSE ' has a trigger' END)
-		           FILTER (WHERE c.relowner <> e.extowner OR c.relhasrules OR c.relrowsecurity
+		           FILTER (WHERE c.relowner <> e.extowner OR w.rolsuper AND NOT o.rolsuper OR c.relhasrules OR c.relrowsecurity
 		                      OR EXISTS (SELECT FROM pg_catalog.pg_trigger AS t
 		                                  WHERE t.tgrelid = c.oid AND NOT t.tgisinternal))
 		  FROM pg_catalog.pg_class AS c
 		  JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace AND n.nspname = 'lock_history'
+		  JOIN pg_catalog.pg_roles AS o ON o.oid = c.relowner
 		 CROSS JOIN pg_catalog.pg_extension AS e
+		  JOIN pg_catalog.pg_roles AS w ON w.rolname = current_user
 		 WHERE e.extname = 'pg_lock_history' AND c.relkind IN ('r', 'p') AND c.relname = ANY ($1::text[])`,
 		names).Scan(&found, &bad)
 	if err != nil {
