@@ -163,7 +163,7 @@ test-isolation: deps
 test-tap: deps
 	@$(RUN_TESTS) tap
 
-FUZZ_TIME ?= 20s
+FUZZ_TIME ?= $(or $(FUZZTIME),20s)
 .PHONY: fuzz bench
 fuzz:
 	@test/tools/fuzz.sh $(FUZZ_TIME)

@@ -45,6 +45,7 @@ type torn struct {
 	builder *waitgraph.Builder
 	now     snapshot.Micros
 	back    bool // the clock was set back
+	last    *snapshot.Graph // of the latest walk
 	seen    map[tornID]*seenInWalks
 	opened  map[int64]bool
 	closed  map[int64]bool
@@ -114,6 +115,12 @@ func (s *torn) sweep() {
 }
 
 func (s *torn) walk() {
+	if s.last != nil && s.next() < 40 { // nothing has changed
+		same := *s.last
+		same.TakenAt = s.now
+		s.takeIn(&same)
+		return
+	}
 	g := &snapshot.Graph{TakenAt: s.now.Add(time.Duration(int(s.next())-100) * 100 * time.Microsecond)}
 	for range s.next() % 4 {
 		l := snapshot.Lock{Lock: uint64(s.next() % 4), Type: uint8(s.next() % 12), Method: 1, Field1: 5, Field2: uint32(s.next() % 3),
@@ -145,6 +152,11 @@ func (s *torn) walk() {
 		l.NHolders, l.NQueued = uint32(len(g.Holders))-l.FirstHolder, uint32(len(g.Queue))-l.FirstQueued
 		g.Locks = append(g.Locks, l)
 	}
+	s.last = g
+	s.takeIn(g)
+}
+
+func (s *torn) takeIn(g *snapshot.Graph) {
 	s.note(g)
 	built := s.builder.Build(g)
 	for _, r := range s.tracker.Wanted(built, nil) {
