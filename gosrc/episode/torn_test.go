@@ -44,7 +44,7 @@ type torn struct {
 	tracker *Tracker
 	builder *waitgraph.Builder
 	now     snapshot.Micros
-	back    bool // the clock was set back
+	back    bool            // the clock was set back
 	last    *snapshot.Graph // of the latest walk
 	seen    map[tornID]*seenInWalks
 	opened  map[int64]bool
