@@ -49,6 +49,13 @@ BEGIN
             USING ERRCODE = 'reserved_name', HINT = 'Name a role of your own, with LOGIN.';
     END IF;
 
+    -- The writer empties a segment at any time, and that writes their rows in the
+    -- catalog as well: who comes second would fail.
+    SELECT pg_catalog.string_agg(c.oid::regclass::text, ', ' ORDER BY c.oid) INTO what
+    FROM pg_catalog.pg_class AS c
+    WHERE c.relnamespace = 'lock_history'::regnamespace AND c.relispartition AND c.relkind = 'r' AND c.relname ~ '_[0-7]$';
+    EXECUTE 'LOCK TABLE ' || what || ' IN SHARE UPDATE EXCLUSIVE MODE';
+
     FOR what IN
         SELECT g.what
         FROM (SELECT 1 AS step, 'USAGE ON SCHEMA lock_history' AS what

@@ -80,17 +80,36 @@ is(join(' ', map { s/ ON lock_history\./:/r } grep { !/_[0-7]$/ } @rights),
 	'DELETE:run INSERT:detector INSERT:node INSERT:run SELECT:detector SELECT:node SELECT:ring SELECT:run UPDATE:detector UPDATE:node UPDATE:ring UPDATE:run', 'other tables');
 my %each = map { s/ ON .*//r => 1 } grep { /_[0-7]$/ } @rights;
 is(join(' ', sort keys %each), 'INSERT SELECT TRUNCATE', 'leaves: kinds of rights');
-for my $right ('USAGE ON SCHEMA lock_history', 'SELECT ON lock_history.node', 'SELECT ON lock_history.run', 'INSERT ON lock_history.run', 'UPDATE ON lock_history.run',
-	'DELETE ON lock_history.run', 'SELECT ON lock_history.ring', 'UPDATE ON lock_history.ring', 'SELECT ON lock_history.detector', 'TRUNCATE', 'INSERT')
+for my $right ('USAGE ON SCHEMA lock_history', 'SELECT ON lock_history.node', 'UPDATE ON lock_history.run', 'DELETE ON lock_history.run', 'SELECT ON lock_history.detector', 'TRUNCATE')
 {
 	my @what = $right =~ / / ? ($right) : map { "$right ON lock_history.gap_$_" } 0 .. 7;
-	$node->safe_psql('postgres', join '', map { qq{REVOKE $_ FROM "$quoted";} } @what);
-	$node->safe_psql('postgres', q{SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE backend_type = 'pg_lock_history'});
+	# Some are needed once in a life of the worker, others in each session.
+	my $whose = $right =~ /^(?:INSERT|DELETE|TRUNCATE)|detector/ ? q{backend_type = 'pg_lock_history'} : q{application_name = 'pg_lock_history writer'};
+	$node->safe_psql('postgres', "BEGIN; LOCK TABLE lock_history.gap IN SHARE UPDATE EXCLUSIVE MODE;" . join('', map { qq{REVOKE $_ FROM "$quoted";} } @what) . 'COMMIT');
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE $whose");
+	$node->safe_psql('postgres', q{SELECT lock_history.flush('10 ms')});
 	LockHistory::wait_until_status($node, 'state', 'tables refused');
 	pass("not without $right");
 	$node->safe_psql('postgres', join '', map { qq{GRANT $_ TO "$quoted";} } @what);
+	$node->reload;    # it tries at once
 	LockHistory::wait_until_recording($node);
 }
+
+# The server logs each failed try, but not when it may be kept from it.
+$node->safe_psql('postgres', qq{
+	GRANT SET ON PARAMETER log_min_messages, log_min_error_statement, log_statement, log_duration, log_min_duration_statement TO "$quoted";
+	SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE backend_type = 'pg_lock_history'});
+LockHistory::wait_until_recording($node);
+$offset = LockHistory::log_end($node);
+my $locker = LockHistory::session($node, 'locker');
+$locker->run('BEGIN; LOCK TABLE lock_history.run IN SHARE MODE');
+$node->safe_psql('postgres', q{SELECT lock_history.flush('10 ms')});
+LockHistory::wait_until_status($node, 'state', 'writer blocked');
+$node->poll_query_until('postgres', q{SELECT value::bigint > 1 FROM lock_history.status() WHERE key = 'errors'}) or die 'no second try';
+$locker->run('COMMIT');
+$locker->quit;
+LockHistory::wait_until_recording($node);
+unlike(LockHistory::log_since($node, $offset), qr/\] pg_lock_history writer (?:ERROR|STATEMENT|LOG)/, 'with SET on some parameters its sessions are quiet');
 
 # Back to the server's own role: nothing is left.
 $node->safe_psql('postgres', q{SELECT lock_history.revoke_writer('Lock "writer"')});
