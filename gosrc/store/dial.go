@@ -111,6 +111,7 @@ func sessionParams(t *target) map[string]string {
 		"client_min_messages":                 "error", // nobody reads them
 		"datestyle":                           "ISO",
 		"intervalstyle":                       "postgres",
+		"bytea_output":                        "hex", // pgx reads no other: without it an earlier life's detector stops the writer
 		"timezone":                            "UTC",
 		"quote_all_identifiers":               "off", // names are to be kept as people write them
 		"default_transaction_read_only":       "off",
