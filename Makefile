@@ -47,6 +47,7 @@ SQL_PARTS = \
 	sql/parts/55_keep.sql \
 	sql/parts/56_reset.sql \
 	sql/parts/57_reader.sql \
+	sql/parts/58_writer.sql \
 	sql/parts/60_live.sql \
 	sql/parts/90_finish.sql
 
@@ -184,7 +185,7 @@ soak-memory: PROVE_TESTS = test/t/061_memory.pl
 soak-memory: export PLH_MEMORY_MINUTES = $(MINUTES)
 soak-memory: PROVE_FLAGS = -v
 
-FUZZ_TIME ?= 20s
+FUZZ_TIME ?= $(or $(FUZZTIME),20s)
 .PHONY: fuzz bench
 fuzz:
 	@test/tools/fuzz.sh $(FUZZ_TIME)

@@ -148,6 +148,10 @@ extern Size plh_failures_size(void);
 extern void plh_start_failures(void);
 extern void plh_register_error_hooks(void);
 
+/* ---- loghook.c ---- */
+
+extern void plh_register_log_hook(void);
+
 /* The worker's side, in probe_failures.c. */
 extern bool plh_failures_are_news(void);
 

@@ -185,7 +185,7 @@ func explainState(pg *pgconn.PgError, t *target, where *attempt, set func(state,
 			"Choose a database that is no template and has datallowconn, with "+t.databaseSetting()+".")
 	case code == "42501":
 		set(StateRefused, "rights", "the writer's role lacks rights on the history",
-			"Let the user in "+t.setting+" be the owner of the extension, or GRANT it USAGE on schema lock_history and INSERT, SELECT, UPDATE, TRUNCATE on its tables.")
+			"As a superuser run lock_history.grant_writer() for the user in "+t.setting+", in database "+where.database+".")
 	case code == "55P03":
 		set(StateWriting, "locked", "history tables are locked by somebody, waiting for them", kept)
 	case code == "57014":

@@ -761,7 +761,7 @@ func TestLiveRefusals(t *testing.T) {
 		{"other server by conninfo", ``, func(c *config.Config) { c.ConnInfo = "user=" + c.Server.BootstrapRole; c.Server.PostmasterStart++ }, StateConnect, "not the one this worker belongs to"},
 		{"conninfo", ``, func(c *config.Config) { c.ConnInfo = "host=/does/not/exist" }, StateConnect, "pg_lock_history.conninfo"},
 		{"conninfo without sense", ``, func(c *config.Config) { c.ConnInfo = "port=many password=s3cret" }, StateConnect, "pg_lock_history.conninfo"},
-		{"rights", `CREATE ROLE plh_weak LOGIN`, func(c *config.Config) { c.ConnInfo = "user=plh_weak" }, StateRefused, "GRANT"},
+		{"rights", `CREATE ROLE plh_weak LOGIN`, func(c *config.Config) { c.ConnInfo = "user=plh_weak" }, StateRefused, "grant_writer"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

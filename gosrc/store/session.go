@@ -162,7 +162,8 @@ func findExtension(ctx context.Context, conn *pgx.Conn) (extension, error) {
 }
 
 // checkTables refuses tables through which somebody else's code could run with
-// the rights of the writer, which usually is a superuser.
+// the rights of the writer, which usually is a superuser. An owner who has fewer
+// rights could add such code at any time after we have looked.
 func checkTables(ctx context.Context, conn *pgx.Conn) error {
 	names := []string{"node", "run", "ring", "detector", "minute_ring", "minute_gap"}
 	for _, leaf := range leaves {
@@ -182,19 +183,22 @@ func checkTables(ctx context.Context, conn *pgx.Conn) error {
 		SELECT pg_catalog.min(w.name || CASE
 		           WHEN c.oid IS NULL THEN ' is missing'
 		           WHEN c.relowner <> e.extowner THEN ' has another owner'
+		           WHEN me.rolsuper AND NOT o.rolsuper THEN ' belongs to role ' || pg_catalog.quote_ident(o.rolname) || ', which is no superuser as the writer is (REASSIGN OWNED BY ' || pg_catalog.quote_ident(o.rolname) || ' TO ' || pg_catalog.quote_ident(me.rolname) || ')'
 		           WHEN c.relhasrules THEN ' has a rule'
 		           WHEN c.relrowsecurity THEN ' has row security'
 		           WHEN w.name ~ '_[0-7]$' AND NOT c.relispartition THEN ' is detached'
 		           ELSE ' has a trigger' END)
-		           FILTER (WHERE c.oid IS NULL OR c.relowner <> e.extowner OR c.relhasrules OR c.relrowsecurity
+		           FILTER (WHERE c.oid IS NULL OR c.relowner <> e.extowner OR me.rolsuper AND NOT o.rolsuper OR c.relhasrules OR c.relrowsecurity
 		                      OR w.name ~ '_[0-7]$' AND NOT c.relispartition
 		                      OR EXISTS (SELECT FROM pg_catalog.pg_trigger AS t
 		                                  WHERE t.tgrelid = c.oid AND NOT t.tgisinternal))
 		  FROM pg_catalog.unnest($1::text[]) AS w(name)
 		 CROSS JOIN pg_catalog.pg_extension AS e
+		  JOIN pg_catalog.pg_roles AS me ON me.rolname = current_user
 		  LEFT JOIN (SELECT t.* FROM pg_catalog.pg_class AS t
 		               JOIN pg_catalog.pg_namespace AS n ON n.oid = t.relnamespace AND n.nspname = 'lock_history'
 		              WHERE t.relkind IN ('r', 'p')) AS c ON c.relname = w.name::name
+		  LEFT JOIN pg_catalog.pg_roles AS o ON o.oid = c.relowner
 		 WHERE e.extname = 'pg_lock_history'`,
 		names).Scan(&bad)
 	if err != nil {

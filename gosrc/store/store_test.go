@@ -391,7 +391,7 @@ func TestExplain(t *testing.T) {
 		{"published", &publishedError{publication: "all of it"}, StatePublished, []string{`"all of it"`, "pg_lock_history.allow_published", "pg_lock_history.database", "kept in memory"}},
 		{"no database", pg("FATAL", "3D000"), StateConnect, []string{`"hist"`, "pg_lock_history.database"}},
 		{"datallowconn", pg("FATAL", "55000"), StateConnect, []string{"datallowconn"}},
-		{"rights", pg("ERROR", "42501"), StateRefused, []string{"GRANT"}},
+		{"rights", pg("ERROR", "42501"), StateRefused, []string{"grant_writer"}},
 		{"locked", pg("ERROR", "55P03"), StateWriting, []string{"locked by somebody", "kept in memory"}},
 		{"too many", pg("FATAL", "53300"), StateConnect, []string{"max_connections"}},
 		{"disk full", pg("ERROR", "53100"), StateWriting, []string{"disk is full"}},
