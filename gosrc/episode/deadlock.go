@@ -267,8 +267,13 @@ func (t *Tracker) drainDeadlocks() []history.Deadlock {
 			if w == nil && d.unseen != nil && d.unseen.pid == d.fact.Members[j].Session.Pid {
 				w = d.unseen
 			}
-			if w != nil {
-				d.fact.Members[j].WaitID = w.waitID
+			if w == nil {
+				continue
+			}
+			m := &d.fact.Members[j]
+			m.WaitID = w.waitID
+			if m.HasTag && m.Tag == w.tag {
+				m.Row = w.row
 			}
 		}
 		facts = append(facts, d.fact)

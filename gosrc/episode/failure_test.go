@@ -275,6 +275,10 @@ func TestDeadlocks(t *testing.T) {
 				s.sweep(ms(110), found...)
 				s.walk(ms(110), tt.seen...)
 			}
+			row := lockmgr.Tag{Field1: 5, Field2: 70, Field4: 1, Type: lockmgr.Tuple}
+			for _, w := range found {
+				s.Row(w, row)
+			}
 			f := failure(1, tt.start, ms(996), snapshot.FailDeadlock)
 			f.Text = tt.text
 			gone := []snapshot.Wait{ended(1, 7, ms(1), snapshot.EndedFailed)}
@@ -309,6 +313,9 @@ func TestDeadlocks(t *testing.T) {
 				}
 				if m.Mode != 8 {
 					t.Errorf("member %d: mode %v", i, m.Mode)
+				}
+				if (m.Row == row) != (m.HasTag && m.WaitID != 0 && found != nil) {
+					t.Errorf("member %d: row %+v", i, m.Row)
 				}
 			}
 			if s.Drain(ms(1010), DrainOptions{}).Deadlocks != nil {

@@ -142,6 +142,7 @@ type DeadlockMember struct {
 	WaitID   int64             // its wait, 0 when none was seen
 	HasTag   bool              // Tag is known
 	Tag      lockmgr.Tag       // waited for
+	Row      lockmgr.Tag       // as in Episode
 	Mode     lockmgr.Mode      // asked for, 0 when not known
 	HasHeld  bool              // HeldTag is known
 	HeldTag  lockmgr.Tag       // that the member before waits for

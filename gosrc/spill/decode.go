@@ -224,7 +224,7 @@ const (
 	leastPage       = 8 + leastContention
 
 	leastDeadlock = 8 + 2
-	leastMember   = 8 + 17
+	leastMember   = 8 + 23
 
 	leastStatement = 9
 
@@ -397,7 +397,7 @@ func (d *decoder) deadlock(l *history.Deadlock, base snapshot.Micros) {
 		f := d.byte()
 		m.IsVictim, m.HasTag, m.HasHeld = f&1 != 0, f&2 != 0, f&4 != 0
 		m.WaitsFor, m.WaitID = d.int32(), int64(d.uint64())
-		m.Tag, m.Mode = d.tag(), lockmgr.Mode(d.int32())
+		m.Tag, m.Row, m.Mode = d.tag(), d.tag(), lockmgr.Mode(d.int32())
 		m.HeldTag, m.HeldMode = d.tag(), lockmgr.Mode(d.int32())
 		if m.Session == nil {
 			d.fail() // nobody looks for it

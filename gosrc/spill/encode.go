@@ -14,7 +14,7 @@ import (
 
 const (
 	magic  = "PLHspill"
-	format = 3
+	format = 4
 
 	headerBytes = len(magic) + 4 + 8
 	crcBytes    = 4
@@ -347,6 +347,7 @@ func (e *encoder) deadlock(d *history.Deadlock, base snapshot.Micros) {
 		e.int(int64(m.WaitsFor))
 		e.batches = binary.BigEndian.AppendUint64(e.batches, uint64(m.WaitID)) // a hash
 		e.tag(m.Tag)
+		e.tag(m.Row)
 		e.int(int64(m.Mode))
 		e.tag(m.HeldTag)
 		e.int(int64(m.HeldMode))

@@ -287,6 +287,8 @@ func TestLiveEpisode(t *testing.T) {
 		Deadlocks: []history.Deadlock{{ID: 77, At: began, Members: []history.DeadlockMember{
 			{Session: e.Waiter, IsVictim: true, WaitsFor: 50, WaitID: 60, HasTag: true, Tag: tag, Mode: 8},
 			{Session: idle, WaitsFor: 60, Mode: 5, HasHeld: true, HeldTag: tag, HeldMode: 7},
+			{Session: idle, HasTag: true, Tag: lockmgr.Tag{Field1: 740, Type: lockmgr.TransactionID, Method: tag.Method}, Mode: 5,
+				Row: lockmgr.Tag{Field1: tag.Field1, Field2: rel, Field4: 1, Type: lockmgr.Tuple, Method: tag.Method}},
 		}}},
 		Gaps:   []history.Gap{{Began: began, Ended: began.Add(time.Second), Reason: history.GapLate}},
 		Health: []history.Health{{Minute: began, TicksDue: 6000, Period: 10 * time.Millisecond, ProbeP50: 4 * time.Microsecond}},
@@ -310,6 +312,7 @@ func TestLiveEpisode(t *testing.T) {
 	l.expect(`77 60 t 50 60 relation "Sales"."Order" AccessExclusiveLock`, `SELECT concat_ws(' ', deadlock_id, pid, is_victim, waits_for, wait_id, locktype, object, mode, held_mode, held_object) FROM lock_history.deadlock WHERE member = 1`)
 	l.expect(`77 50 f 60 ShareLock ExclusiveLock "Sales"."Order" BEGIN`, `SELECT concat_ws(' ', d.deadlock_id, d.pid, d.is_victim, d.waits_for, d.wait_id, d.locktype, d.object, d.mode, d.held_mode, d.held_object, a.query)
 		FROM lock_history.deadlock AS d JOIN lock_history.actor AS a USING (actor_id) WHERE d.member = 2`)
+	l.expect(fmt.Sprintf(`transaction 740, tuple (0,1) of "Sales"."Order" %d 740`, rel), `SELECT concat_ws(' ', object, relation, transactionid) FROM lock_history.deadlock WHERE member = 3`)
 	l.expect("late", `SELECT reason FROM lock_history.gap`)
 	l.expect("6000 10 4", `SELECT concat_ws(' ', ticks_due, period_ms, probe_us_p50, hold_us_p99) FROM lock_history.health_minute`)
 	l.expect("2", `SELECT batch FROM lock_history.run`)

@@ -167,6 +167,9 @@ func wantedNames(h *hand) []nameKey {
 				if m.HasTag {
 					some = tagKeys(some, m.Tag)
 				}
+				if m.Row != (lockmgr.Tag{}) {
+					some = tagKeys(some, m.Row)
+				}
 				if m.HasHeld {
 					some = tagKeys(some, m.HeldTag)
 				}

@@ -339,8 +339,14 @@ func (r *rowSet) deadlock(d *history.Deadlock) {
 		var locktype, lock, mode, heldMode, held *string
 		var col object.Columns
 		if m.HasTag {
-			locktype, lock = text(m.Tag.Type.String()), r.text(object.Text(m.Tag, r.names.Tag(m.Tag, d.At)))
-			col = object.ColumnsOf(m.Tag, r.cfg.Server.VersionNum)
+			named := m.Tag
+			if m.Row.Type == lockmgr.Tuple {
+				named = m.Row // a transaction has no names of its own
+			}
+			names := r.names.Tag(named, d.At)
+			names.Row = m.Row
+			locktype, lock = text(m.Tag.Type.String()), r.text(object.Text(m.Tag, names))
+			col = object.ColumnsOf(m.Tag, r.cfg.Server.VersionNum).WithRow(m.Row)
 		}
 		if m.HasHeld {
 			held = r.text(object.Text(m.HeldTag, r.names.Tag(m.HeldTag, d.At)))

@@ -11,7 +11,7 @@ RETURNS TABLE (
     node text, pid integer, gid text, backend_start timestamptz, backend_type text, datname text, usename text,
     application_name text, client_addr inet, state text, state_change timestamptz, xact_start timestamptz, query text,
     sessions_blocked bigint, blocked_time interval, first_seen timestamptz, last_seen timestamptz, query_id bigint,
-    statements_before text[])
+    statements_before text[], unseen_before boolean)
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_custom_plan
@@ -50,7 +50,7 @@ BEGIN
         SELECT DISTINCT ON (a.node_id, a.proc)
                a.node_id, a.proc, p.gid, p.backend_start, p.backend_type, p.datname, p.usename, p.application_name,
                p.client_addr, p.state, p.state_change, p.xact_start, p.query_start, p.query_id, p.query,
-               p.stmt_query, p.stmt_query_start
+               p.stmt_query, p.stmt_query_start, p.stmt_first_seen, p.stmt_left_out
         FROM (SELECT DISTINCT e.node_id, e.proc, e.seg, e.actor FROM edge AS e) AS a
         JOIN lock_history.process AS p ON p.seg = a.seg AND p.actor_id = a.actor AND (p.node_id = a.node_id) IS TRUE
         ORDER BY a.node_id, a.proc, p.seen_at DESC
@@ -65,7 +65,12 @@ BEGIN
            ARRAY(SELECT s.query
                  FROM unnest(d.stmt_query, d.stmt_query_start) WITH ORDINALITY AS s(query, query_start, no)
                  WHERE s.query IS NOT NULL AND s.query_start IS DISTINCT FROM d.query_start
-                 ORDER BY s.no)
+                 ORDER BY s.no),
+           -- Of a text that ran several times query_start is that of the last one.
+           -- A prepared transaction has the time of PREPARE as its start.
+           CASE WHEN d.gid IS NULL AND coalesce(d.stmt_left_out, 0) = 0
+                THEN least(coalesce(d.stmt_query_start[1], d.query_start), d.stmt_first_seen[1])
+                     > d.xact_start + (SELECT coalesce(nullif(pg_catalog.current_setting('pg_lock_history.sample_period', true), ''), '10ms')::interval) END
     FROM root AS r
     JOIN lock_history.recorded AS n ON n.node_id = r.node_id
     LEFT JOIN described AS d ON d.node_id = r.node_id AND d.proc = r.proc;
@@ -79,7 +84,7 @@ GRANT EXECUTE ON FUNCTION lock_history.roots_between(timestamptz, timestamptz, i
 CREATE VIEW lock_history.root_blockers AS
 SELECT r.node, r.pid, r.gid, r.backend_start, r.backend_type, r.datname, r.usename, r.application_name, r.client_addr,
        r.state, r.state_change, r.xact_start, r.query,
-       r.sessions_blocked, r.blocked_time, r.first_seen, r.last_seen, r.query_id, r.statements_before
+       r.sessions_blocked, r.blocked_time, r.first_seen, r.last_seen, r.query_id, r.statements_before, r.unseen_before
 FROM lock_history.roots_between('-infinity', 'infinity', NULL) AS r;
 
 GRANT SELECT ON lock_history.root_blockers TO pg_monitor;
@@ -104,6 +109,7 @@ COMMENT ON COLUMN lock_history.root_blockers.first_seen IS 'when it first was a 
 COMMENT ON COLUMN lock_history.root_blockers.last_seen IS 'when it last was a root; null: it is one now';
 COMMENT ON COLUMN lock_history.root_blockers.query_id IS 'query identifier; null: not computed, or insufficient privilege';
 COMMENT ON COLUMN lock_history.root_blockers.statements_before IS 'what samples saw it run in the same transaction beside query, oldest first: no proof that one of them took the lock; more in blocker_statements; empty: nothing was seen';
+COMMENT ON COLUMN lock_history.root_blockers.unseen_before IS 'whether its transaction had begun more than a sampling period before the first statement of it that was seen: something ran before, if only BEGIN, and may have taken the lock; null: not known (statements were left out, a prepared transaction, or not in one)';
 
 CREATE FUNCTION lock_history.root_blockers(since timestamptz, until timestamptz DEFAULT NULL, node text DEFAULT NULL)
 RETURNS SETOF lock_history.root_blockers
@@ -122,15 +128,16 @@ BEGIN
     RETURN QUERY
     SELECT r.node, r.pid, r.gid, r.backend_start, r.backend_type, r.datname, r.usename, r.application_name, r.client_addr,
            r.state, r.state_change, r.xact_start, r.query,
-           r.sessions_blocked, r.blocked_time, r.first_seen, r.last_seen, r.query_id, r.statements_before
+           r.sessions_blocked, r.blocked_time, r.first_seen, r.last_seen, r.query_id, r.statements_before, r.unseen_before
     FROM lock_history.roots_between(
         coalesce(root_blockers.since, '-infinity'),
         -- what goes on now has no end, not one at the moment of the question
         CASE WHEN root_blockers.until < pg_catalog.statement_timestamp() THEN root_blockers.until ELSE 'infinity' END,
-        ARRAY(SELECT n.node_id FROM lock_history.recorded AS n WHERE wanted_node IS NULL OR n.node = wanted_node)) AS r;
+        ARRAY(SELECT n.node_id FROM lock_history.recorded AS n WHERE wanted_node IS NULL OR n.node = wanted_node)) AS r
+    ORDER BY r.blocked_time DESC, r.first_seen, r.node, r.pid;
 END
 $$;
 COMMENT ON FUNCTION lock_history.root_blockers(timestamptz, timestamptz, text) IS
-    'Who caused the waiting within a range, with the time blocked in it; columns as in view root_blockers (until: default now; node: default this server)';
+    'Who caused the waiting within a range, with the time blocked in it, the one with most first; columns as in view root_blockers (until: default now; node: default this server)';
 REVOKE ALL ON FUNCTION lock_history.root_blockers(timestamptz, timestamptz, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION lock_history.root_blockers(timestamptz, timestamptz, text) TO pg_monitor;

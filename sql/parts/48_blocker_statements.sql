@@ -15,7 +15,11 @@ SELECT (SELECT n.node FROM lock_history.recorded AS n WHERE n.node_id = w.node_i
        b.backend_start AS blocker_backend_start, b.xact_start AS blocker_xact_start, b.gid AS blocker_gid,
        s.no::integer AS no, s.first_seen, s.last_seen, s.samples, s.state, s.wait_event_type, s.wait_event,
        s.query_start, s.query_id, s.query, b.stmt_left_out AS left_out,
-       w.wait_start, w.object
+       w.wait_start, w.object,
+       -- as in roots_between()
+       CASE WHEN b.gid IS NULL AND b.stmt_left_out = 0
+            THEN least(b.stmt_query_start[1], b.stmt_first_seen[1])
+                 > b.xact_start + (SELECT coalesce(nullif(pg_catalog.current_setting('pg_lock_history.sample_period', true), ''), '10ms')::interval) END AS unseen_before
 FROM lock_history.wait_episode AS w
 CROSS JOIN LATERAL (SELECT DISTINCT ON (e.proc, a.xact_start)
                            e.proc, e.pid, pg_catalog.min(e.kind) OVER (PARTITION BY e.proc, a.xact_start) AS kind,
@@ -60,6 +64,7 @@ COMMENT ON COLUMN lock_history.blocker_statements.query IS 'its text, at most 51
 COMMENT ON COLUMN lock_history.blocker_statements.left_out IS 'further statements of the transaction that were seen and not kept';
 COMMENT ON COLUMN lock_history.blocker_statements.wait_start IS 'begin of the wait; a condition on it is fast';
 COMMENT ON COLUMN lock_history.blocker_statements.object IS 'object waited for';
+COMMENT ON COLUMN lock_history.blocker_statements.unseen_before IS 'whether the transaction had begun more than a sampling period before the first statement of it that was seen: something ran before, if only BEGIN, and may have taken the lock; null: not known (statements were left out, or a prepared transaction)';
 
 -- plpgsql, since a plan made without knowing the range would read everything;
 -- see also blocking_tree_at().
@@ -127,7 +132,10 @@ BEGIN
            l.backend_start, l.xact_start, l.gid,
            s.no::integer, s.first_seen, s.last_seen, s.samples, s.state, s.wait_event_type, s.wait_event,
            s.query_start, s.query_id, s.query, l.stmt_left_out,
-           b.wait_start, b.object
+           b.wait_start, b.object,
+           CASE WHEN l.gid IS NULL AND l.stmt_left_out = 0
+                THEN least(l.stmt_query_start[1], l.stmt_first_seen[1])
+                     > l.xact_start + (SELECT coalesce(nullif(pg_catalog.current_setting('pg_lock_history.sample_period', true), ''), '10ms')::interval) END
     FROM numbered AS b
     JOIN latest AS l ON l.node_id = b.node_id AND l.proc = b.proc AND l.xact_start IS NOT DISTINCT FROM b.xact_start
     JOIN lock_history.recorded AS n ON n.node_id = b.node_id

@@ -36,7 +36,7 @@ CREATE FUNCTION lock_history.lwlock_profile(
     since timestamptz DEFAULT NULL, until timestamptz DEFAULT NULL, node text DEFAULT NULL)
 RETURNS TABLE (tranche text, instance text, mode text, waits bigint, wait_ms double precision, share double precision,
                seconds bigint, waiters_avg double precision, waiters_max integer,
-               held_exclusive double precision, shared_holders_avg double precision)
+               held_exclusive double precision, shared_holders_avg double precision, tranche_share double precision)
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_custom_plan
@@ -61,15 +61,18 @@ BEGIN
                pg_catalog.sum(l.held_exclusive * l.wait_ms)
                    / nullif(pg_catalog.sum(l.wait_ms) FILTER (WHERE l.held_exclusive IS NOT NULL), 0),
                pg_catalog.sum(l.shared_holders_avg * l.wait_ms)
-                   / nullif(pg_catalog.sum(l.wait_ms) FILTER (WHERE l.shared_holders_avg IS NOT NULL), 0)
+                   / nullif(pg_catalog.sum(l.wait_ms) FILTER (WHERE l.shared_holders_avg IS NOT NULL), 0),
+               pg_catalog.sum(pg_catalog.sum(l.wait_ms)) OVER (PARTITION BY l.tranche) / nullif(pg_catalog.sum(pg_catalog.sum(l.wait_ms)) OVER (), 0)
         FROM lock_history.lwlocks AS l
         WHERE (wanted_node IS NULL OR l.node = wanted_node)
-          AND l.at >= coalesce(lwlock_profile.since, '-infinity') AND l.at <= coalesce(lwlock_profile.until, 'infinity')
+          AND l.at >= coalesce(lwlock_profile.since, '-infinity') AND l.at < coalesce(lwlock_profile.until, 'infinity')
         GROUP BY l.tranche, l.instance, l.mode
-        ORDER BY pg_catalog.sum(l.wait_ms) DESC, l.tranche, l.instance, l.mode;
+        -- of sixteen partitions none looks dear, their tranche may be
+        ORDER BY pg_catalog.sum(pg_catalog.sum(l.wait_ms)) OVER (PARTITION BY l.tranche) DESC, l.tranche,
+                 pg_catalog.sum(l.wait_ms) DESC, l.instance, l.mode;
 END
 $$;
 COMMENT ON FUNCTION lock_history.lwlock_profile(timestamptz, timestamptz, text) IS
-    'LWLocks by the time that sessions waited for them, longest first: lock, mode, waits (estimated), time, its share of all, seconds in which there were waits, waiters in those, and what stood ahead (since, until: default all; node: default this server)';
+    'LWLocks by the time that sessions waited for them, the dearest tranche first, and in it the dearest lock: mode, waits (estimated), time, its share and that of its tranche of all, seconds in which there were waits, waiters in those, and what stood ahead. held_exclusive and shared_holders_avg near 0: the lock was free, its waiters were woken and waited for a processor. instance null: not known which lock it was; for BufferContent see hot_pages (since, until: default all; node: default this server)';
 REVOKE ALL ON FUNCTION lock_history.lwlock_profile(timestamptz, timestamptz, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION lock_history.lwlock_profile(timestamptz, timestamptz, text) TO pg_monitor;

@@ -32,7 +32,10 @@ SELECT n.node, h.at, h.last_at, d.datname, d.usename,
                  OR (d.node_id = ANY ((SELECT lock_history.own_nodes())::integer[]) AND pg_catalog.pg_has_role(d.usesysid, 'USAGE')) IS TRUE
             THEN d.query_id END AS query_id,
        u.locks_max, u.slots_max, h.slots AS slots_available, nullif(u.spilled_max, -1) AS spilled_locks_max,
-       u.looks, u.looks_full, u.sessions, h.max_locks AS max_locks_per_transaction, h.server_version_num
+       u.looks, u.looks_full, u.sessions, h.max_locks AS max_locks_per_transaction, h.server_version_num,
+       CASE WHEN (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
+                 OR (d.node_id = ANY ((SELECT lock_history.own_nodes())::integer[]) AND pg_catalog.pg_has_role(d.usesysid, 'USAGE')) IS TRUE
+            THEN t.query ELSE '<insufficient privilege>' END AS query
 FROM lock_history.hungry AS h
 JOIN lock_history.recorded AS n ON n.node_id = h.node_id
 CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(h.dims), pg_catalog.unnest(h.locks_max), pg_catalog.unnest(h.slots_max),
@@ -40,6 +43,13 @@ CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(h.dims), pg_catalog.unnest(h.loc
                               pg_catalog.unnest(h.sessions))
                    AS u(dim_id, locks_max, slots_max, spilled_max, looks, looks_full, sessions)
 JOIN lock_history.dim AS d ON d.seg = h.seg AND d.dim_id = u.dim_id AND (d.node_id = h.node_id) IS TRUE
+-- Not through the view of texts, which reads minutes too: a segment has the texts
+-- of its own statements.  Who does not ask for the text does not pay for it.
+LEFT JOIN (SELECT x.node_id, x.query_id, x.datid, x.usesysid, (pg_catalog.array_agg(x.query ORDER BY x.seen_at DESC))[1] AS query
+           FROM lock_history.dim AS x
+           WHERE x.kind = 5
+           GROUP BY x.node_id, x.query_id, x.datid, x.usesysid) AS t
+       ON t.node_id = d.node_id AND t.query_id = d.query_id AND t.datid = d.datid AND t.usesysid = d.usesysid
 WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
   AND h.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END);
 
@@ -61,6 +71,7 @@ COMMENT ON COLUMN lock_history.lock_hungry_queries.looks_full IS 'of looks, thos
 COMMENT ON COLUMN lock_history.lock_hungry_queries.sessions IS 'the most sessions that were seen so in one second';
 COMMENT ON COLUMN lock_history.lock_hungry_queries.max_locks_per_transaction IS 'the setting; from version 18 on it gives the number of slots';
 COMMENT ON COLUMN lock_history.lock_hungry_queries.server_version_num IS 'version of the server then';
+COMMENT ON COLUMN lock_history.lock_hungry_queries.query IS 'text of the statement, as in queries; null: not caught while it ran, or not kept';
 
 -- Slots that a server of version 18 or later makes of the setting: groups of 16,
 -- a power of two of them.
@@ -77,6 +88,21 @@ COMMENT ON FUNCTION lock_history.fast_path_slots(integer) IS
 REVOKE ALL ON FUNCTION lock_history.fast_path_slots(integer) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION lock_history.fast_path_slots(integer) TO pg_monitor;
 
+-- A sentence as lines that fit a terminal; those that go on are set in.
+CREATE FUNCTION lock_history.fold(sentence text, width integer)
+RETURNS SETOF text
+LANGUAGE sql IMMUTABLE STRICT
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT CASE WHEN m.no > 1 THEN '  ' ELSE '' END || m.part[1]
+    -- a word that is longer than a line stays whole
+    FROM regexp_matches(fold.sentence, format('(\S{%1$s,}|.{1,%1$s})(?:\s+|$)', fold.width - 2), 'g') WITH ORDINALITY AS m(part, no)
+    ORDER BY m.no
+$$;
+COMMENT ON FUNCTION lock_history.fold(text, integer) IS 'internal: a sentence as lines of at most so many characters';
+REVOKE ALL ON FUNCTION lock_history.fold(text, integer) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lock_history.fold(text, integer) TO pg_monitor;
+
 -- What the figures mean, and what to do.  Told is the last size of the fast path
 -- in the range: what was seen before it was changed says nothing about it.
 CREATE FUNCTION lock_history.fast_path_advice(
@@ -84,15 +110,25 @@ CREATE FUNCTION lock_history.fast_path_advice(
 RETURNS SETOF text
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
 AS $$
 #variable_conflict use_column
 DECLARE
+    width       CONSTANT integer := 100;
+    most        CONSTANT integer := 3;      -- statements that are named
     wanted_node text := coalesce(fast_path_advice.node, lock_history.local_node());
     lower_bound timestamptz := coalesce(fast_path_advice.since, '-infinity');
     upper_bound timestamptz := coalesce(fast_path_advice.until, 'infinity');
     size        record;
     seen        record;
     worst       record;
+    statement   record;
+    named       integer := 0;
+    locks_max   integer;
+    own         bigint;
+    share       double precision;
+    said        text[] := '{}';
     enough      integer;
     setting_now integer;
 BEGIN
@@ -105,87 +141,148 @@ BEGIN
     SELECT p.node, p.server_version_num / 10000 AS version, p.slots_available AS slots, p.max_locks_per_transaction AS max_locks
       INTO size
     FROM lock_history.fast_path AS p
-    WHERE p.at BETWEEN lower_bound AND upper_bound AND (wanted_node IS NULL OR p.node = wanted_node)
+    WHERE p.at >= lower_bound AND p.at < upper_bound AND (wanted_node IS NULL OR p.node = wanted_node)
     ORDER BY p.at DESC LIMIT 1;
     IF NOT FOUND THEN
-        RETURN NEXT 'Nothing is wrong: as far as load was sampled, no session was seen with half of its fast-path slots in use.';
+        -- no row where all was well, and none where nobody looked
+        RETURN NEXT CASE WHEN (SELECT coalesce(sum(lock_history.sampled_ms(n.node, lower_bound, least(upper_bound, statement_timestamp()))), 0)
+                               FROM lock_history.recorded AS n
+                               WHERE n.incident IS NOT DISTINCT FROM lock_history.incident() AND (wanted_node IS NULL OR n.node = wanted_node)) > 0
+                         THEN 'Nothing is wrong: in what was sampled no session had half of its fast-path slots in use.'
+                         ELSE 'Nothing was sampled in this range.' END;
         RETURN;
     END IF;
 
-    SELECT count(DISTINCT p.at) FILTER (WHERE p.sessions_full > 0) AS seconds_full, max(p.sessions_full) AS sessions_full,
+    SELECT count(DISTINCT p.at) FILTER (WHERE p.sessions_full > 0) AS seconds_full,
            max(p.slots_max) AS slots_max, max(p.spilled_locks_max) AS spilled,
            date_trunc('second', min(p.at) FILTER (WHERE p.sessions_full > 0)) AS first_full,
            date_trunc('second', max(p.at) FILTER (WHERE p.sessions_full > 0)) AS last_full
       INTO seen
     FROM lock_history.fast_path AS p
-    WHERE p.at BETWEEN lower_bound AND upper_bound AND p.node = size.node
+    WHERE p.at >= lower_bound AND p.at < upper_bound AND p.node = size.node
       AND p.slots_available = size.slots AND p.server_version_num / 10000 = size.version;
     IF seen.seconds_full = 0 THEN
-        RETURN NEXT format('Nothing is wrong: no session ran out of fast-path slots. Version %s with max_locks_per_transaction = %s has %s for each session, and at most %s of them were in use.',
-                           size.version, size.max_locks, size.slots, seen.slots_max);
+        RETURN QUERY SELECT f FROM lock_history.fold(format(
+            'Nothing is wrong: in what was sampled no session ran out of fast-path slots. Version %s with max_locks_per_transaction = %s has %s for each session, and at most %s of them were in use.',
+            size.version, size.max_locks, size.slots, seen.slots_max), width) AS f;
         RETURN;
     END IF;
 
-    SELECT h.query_id, h.datname, h.usename, h.locks_max, h.looks, h.at, h.spilled_locks_max IS NULL AND h.looks_full > 0 AS at_least
+    SELECT p.at, sum(p.sessions_full) AS full_, sum(p.sessions) AS sessions
       INTO worst
-    FROM (SELECT l.query_id, l.datname, l.usename, l.locks_max, l.looks_full, l.spilled_locks_max, l.at,
-                 sum(l.looks) OVER (PARTITION BY l.query_id, l.datname, l.usename) AS looks
-          FROM lock_history.lock_hungry_queries AS l
-          WHERE l.at <= upper_bound AND l.last_at >= lower_bound AND l.node = size.node
-            AND l.slots_available = size.slots AND l.server_version_num / 10000 = size.version AND l.looks_full > 0) AS h
-    ORDER BY h.locks_max DESC, h.looks DESC, h.at DESC LIMIT 1;
+    FROM lock_history.fast_path AS p
+    WHERE p.at >= seen.first_full AND p.at <= seen.last_full AND p.node = size.node
+      AND p.slots_available = size.slots AND p.server_version_num / 10000 = size.version
+    GROUP BY p.at
+    ORDER BY sum(p.sessions_full) DESC, sum(p.sessions), p.at LIMIT 1;
+
+    -- Undone at once: together with those of load it would be more than 64
+    -- relation locks.  Variables keep what they were set to.
+    BEGIN
+        EXECUTE format($sql$
+            WITH number AS MATERIALIZED (
+                SELECT l.seg, l.node_id, l.dim_id, sum(l.load_ms) AS ms
+                FROM lock_history.%I AS l
+                WHERE l.node = $1 AND l.at > $2 - interval '1 min' AND l.at + l.length > $2 AND l.at <= $3
+                GROUP BY l.seg, l.node_id, l.dim_id)
+            SELECT (sum(u.ms) FILTER (WHERE d.wait_event_type = 'LWLock' AND d.wait_event = 'LockManager') / nullif(sum(u.ms), 0))::double precision
+            FROM number AS u
+            JOIN lock_history.load_dictionary AS d ON d.seg = u.seg AND d.dim_id = u.dim_id AND (d.node_id = u.node_id) IS TRUE$sql$,
+            -- as in top_queries()
+            CASE WHEN seen.last_full - seen.first_full > interval '2 h' THEN 'load_by_minute' ELSE 'load_history' END)
+        INTO share USING size.node, seen.first_full, seen.last_full;
+        RAISE EXCEPTION USING ERRCODE = 'PLH01';
+    EXCEPTION WHEN SQLSTATE 'PLH01' THEN
+        NULL;
+    END;
 
     IF size.version < 18 THEN
-        RETURN NEXT format('Version %s gives each session %s fast-path slots for its relation locks; no setting changes that (from version 18 on max_locks_per_transaction does).',
-                           size.version, size.slots);
+        said := said || format('Version %s gives each session %s fast-path slots for its relation locks; no setting changes that (from version 18 on max_locks_per_transaction does).',
+                               size.version, size.slots);
     ELSE
-        RETURN NEXT format('Version %s makes %s fast-path slots for each session of max_locks_per_transaction = %s, in %s groups of 16. A relation belongs to one group by its OID; a session is full when one group is.',
-                           size.version, size.slots, size.max_locks, size.slots / 16);
+        said := said || format('Version %s makes %s fast-path slots for each session of max_locks_per_transaction = %s, in %s groups of 16. A relation belongs to one group by its OID; a session is full when one group is.',
+                               size.version, size.slots, size.max_locks, size.slots / 16);
     END IF;
-    RETURN NEXT format('Seconds in which sessions were full: %s, from %s to %s, with up to %s such sessions. %s',
-                       seen.seconds_full, seen.first_full, seen.last_full, seen.sessions_full,
-                       CASE WHEN seen.spilled IS NULL THEN 'How many of their relation locks found no slot was not looked for.'
-                            ELSE format('Up to %s relation locks of one session found no slot.', seen.spilled) END);
-    RETURN NEXT 'A lock without a slot goes to the shared lock table, through one of its 16 partitions in exclusive mode, and again when it is released: with many sessions they wait there for each other (LWLock LockManager in load).';
-    IF worst.locks_max IS NULL THEN
-        RETURN NEXT 'Which statement it was is not written yet: lock_history.flush() has it written.';
-    ELSE
-        RETURN NEXT format('The most locks: %s%s relations (tables, indexes, partitions) locked in one transaction, by %s %s, seen %s times.',
-                           CASE WHEN worst.at_least THEN 'at least ' ELSE '' END, worst.locks_max,
-                           coalesce('query_id ' || worst.query_id, 'a statement without query_id, or not yours to see,'),
-                           concat_ws(' ', 'of ' || worst.usename, 'in database ' || worst.datname), worst.looks);
+    said := said || format('Seconds in which sessions were full: %s, from %s to %s. Worst second: %s of %s sessions full at %s. %s',
+                           seen.seconds_full, seen.first_full, seen.last_full, worst.full_, worst.sessions, worst.at::time(0),
+                           CASE WHEN seen.spilled IS NULL THEN 'How many of their relation locks found no slot was not looked for.'
+                                ELSE format('Up to %s relation locks of one session found no slot.', seen.spilled) END)::text;
+    said := said || 'A lock without a slot goes to the shared lock table, through one of its 16 partitions in exclusive mode, and again when it is released: with many sessions they wait there for each other (LWLock LockManager).'::text;
+    said := said || CASE WHEN share IS NULL THEN 'Nobody was seen waiting there meanwhile.'
+                         ELSE format('Did it hurt? Waiting there was %s %% of the load from the first of these seconds to the last%s.', round((100 * share)::numeric, 1),
+                                     CASE WHEN share < 0.01 THEN ': no' WHEN share < 0.1 THEN ': a little' ELSE ': yes' END) END;
+
+    -- A look is a session at one time, so those that found it full say for how
+    -- long, and in how many sessions.
+    FOR statement IN
+        SELECT h.query_id, h.datname, h.usename, h.query, sum(h.looks_full) AS looks_full, max(h.sessions) AS sessions, max(h.locks_max) AS locks,
+               max(h.locks_max) FILTER (WHERE h.spilled_locks_max IS NOT NULL) IS DISTINCT FROM max(h.locks_max) AS at_least
+        FROM lock_history.lock_hungry_queries AS h
+        WHERE h.at < upper_bound AND h.last_at >= lower_bound AND h.node = size.node
+          AND h.slots_available = size.slots AND h.server_version_num / 10000 = size.version AND h.looks_full > 0
+        GROUP BY h.query_id, h.datname, h.usename, h.query
+        ORDER BY sum(h.looks_full) DESC, max(h.locks_max) DESC, h.query_id
+    LOOP
+        -- who reads the history of locks takes many: no news
+        IF statement.query ~ 'lock_history' THEN
+            own := coalesce(own, 0) + statement.looks_full;
+            CONTINUE;
+        END IF;
+        named := named + 1;
+        CONTINUE WHEN named > most;
+        IF named = 1 THEN
+            said := said || 'By statement, those first that were seen full most often (tables, indexes and partitions locked in one transaction):'::text;
+        END IF;
+        locks_max := greatest(locks_max, statement.locks);
+        said := said || format('%s. %s %s: full in %s looks and up to %s sessions a second, %s%s locks%s', named,
+                               coalesce('query_id ' || statement.query_id, 'a statement without query_id, or not yours to see,'),
+                               concat_ws(' ', 'of ' || statement.usename, 'in database ' || statement.datname),
+                               statement.looks_full, statement.sessions, CASE WHEN statement.at_least THEN 'at least ' ELSE 'up to ' END, statement.locks,
+                               coalesce(': ' || left(regexp_replace(nullif(statement.query, '<insufficient privilege>'), '\s+', ' ', 'g'), 120), ''))::text;
+    END LOOP;
+    IF own IS NOT NULL THEN
+        said := said || format('Left out: statements that read this history itself, full in %s looks.', own);
+    END IF;
+    IF named = 0 AND own IS NOT NULL THEN
+        said := said || 'No other statement was seen full, as far as it is written.'::text;
+    ELSIF named = 0 THEN
+        said := said || 'Which statement it was is not written yet: lock_history.flush() has it written.'::text;
     END IF;
 
-    -- A group may be full while there are fewer locks than slots: then they are not spread evenly.
-    enough := lock_history.fast_path_slots(greatest(worst.locks_max, seen.slots_max + coalesce(seen.spilled, 1)));
-    IF size.version >= 18 THEN
-        IF enough <= size.slots AND size.slots < 16384 THEN
-            RETURN NEXT format('max_locks_per_transaction = %s: %s slots would do if the relations were spread evenly over the groups; they are not, and more groups spread them better. It takes a restart (of standbys first) and shared memory.',
-                               2 * size.slots, size.slots);
-            enough := 2 * size.slots;
-        ELSIF enough <= size.slots THEN
-            RETURN NEXT 'More slots than that there cannot be.';
-        ELSE
-            RETURN NEXT format('max_locks_per_transaction = %s holds so many when they are spread evenly over its %s groups, as relations made one after the other are; %s holds them nearly always. It takes a restart (of standbys first) and shared memory.',
-                               enough, enough / 16, least(2 * enough, 16384));
-        END IF;
-        IF lock_history.incident() IS NULL
-           AND EXISTS (SELECT FROM lock_history.worker_status() AS w WHERE w.key = 'node' AND w.value = size.node) THEN
-            setting_now := current_setting('max_locks_per_transaction')::integer;
-            IF setting_now <> size.max_locks THEN
-                RETURN NEXT format('By now max_locks_per_transaction is %s: %s slots.', setting_now, lock_history.fast_path_slots(setting_now));
+    IF named > 0 OR own IS NULL THEN
+        -- A group may be full while there are fewer locks than slots: then they are not spread evenly.
+        enough := lock_history.fast_path_slots(coalesce(locks_max, seen.slots_max + coalesce(seen.spilled, 1)));
+        IF size.version >= 18 THEN
+            IF enough <= size.slots AND size.slots < 16384 THEN
+                said := said || format('max_locks_per_transaction = %s: %s slots would do if the relations were spread evenly over the groups; they are not, and more groups spread them better. It takes a restart (of standbys first) and shared memory.',
+                                       2 * size.slots, size.slots);
+                enough := 2 * size.slots;
+            ELSIF enough <= size.slots THEN
+                said := said || 'More slots than that there cannot be.'::text;
+            ELSE
+                said := said || format('max_locks_per_transaction = %s holds so many when they are spread evenly over its %s groups, as relations made one after the other are; %s holds them nearly always. It takes a restart (of standbys first) and shared memory.',
+                                       enough, enough / 16, least(2 * enough, 16384));
+            END IF;
+            IF lock_history.incident() IS NULL
+               AND EXISTS (SELECT FROM lock_history.worker_status() AS w WHERE w.key = 'node' AND w.value = size.node) THEN
+                setting_now := current_setting('max_locks_per_transaction')::integer;
+                IF setting_now <> size.max_locks THEN
+                    said := said || format('By now max_locks_per_transaction is %s: %s slots.', setting_now, lock_history.fast_path_slots(setting_now));
+                END IF;
             END IF;
         END IF;
+        said := said || 'Fewer locks: planning a statement locks every index of its tables, used or not, so drop those without use (pg_stat_user_indexes.idx_scan); and every partition that conditions on the partition key do not rule out.'::text;
+        said := said || 'Prepared statements: a generic plan locks of the indexes only those that it uses, but all partitions; plan_cache_mode = force_custom_plan leaves out the partitions that are not needed, and locks all indexes. Choose by what the statement has many of.'::text;
+        said := said || 'Fewer sessions at work at a time (a connection pool) shorten the queue for the partitions.'::text;
+        IF size.version < 18 THEN
+            said := said || format('From version 18 on max_locks_per_transaction = %s would hold so many.', enough);
+        END IF;
     END IF;
-    RETURN NEXT 'Fewer locks: planning a statement locks every index of its tables, used or not, so drop those without use (pg_stat_user_indexes.idx_scan); and every partition that conditions on the partition key do not rule out.';
-    RETURN NEXT 'Prepared statements: a generic plan locks of the indexes only those that it uses, but all partitions; plan_cache_mode = force_custom_plan leaves out the partitions that are not needed, and locks all indexes. Choose by what the statement has many of.';
-    RETURN NEXT 'Fewer sessions at work at a time (a connection pool) shorten the queue for the partitions.';
-    IF size.version < 18 THEN
-        RETURN NEXT format('From version 18 on max_locks_per_transaction = %s would hold so many.', enough);
-    END IF;
+    RETURN QUERY SELECT f.line FROM unnest(said) WITH ORDINALITY AS s(sentence, no), lock_history.fold(s.sentence, width) WITH ORDINALITY AS f(line, no)
+                 ORDER BY s.no, f.no;
 END
 $$;
 COMMENT ON FUNCTION lock_history.fast_path_advice(timestamptz, timestamptz, text) IS
-    'In words: whether sessions ran out of fast-path slots, which statement needs most, and what helps on this version (since, until: default all; node: default this server)';
+    'In words: whether sessions ran out of fast-path slots, whether it hurt, which statements did it, and what helps on this version (since, until: default all; node: default this server)';
 REVOKE ALL ON FUNCTION lock_history.fast_path_advice(timestamptz, timestamptz, text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION lock_history.fast_path_advice(timestamptz, timestamptz, text) TO pg_monitor;

@@ -81,6 +81,7 @@ DECLARE
     waits       bigint;
     short_waits bigint;
     seconds     bigint;
+    begins      timestamptz;
     first_second timestamptz := pg_catalog.date_trunc('second', keep.since);
     bytes       bigint;
 BEGIN
@@ -313,6 +314,21 @@ BEGIN
        AND NOT EXISTS (SELECT FROM lock_history.kept_deadlock AS d WHERE d.node_id = -new_id)
        AND NOT EXISTS (SELECT FROM lock_history.kept_fastpath AS f WHERE f.node_id = -new_id)
        AND NOT EXISTS (SELECT FROM lock_history.kept_anomaly AS a WHERE a.node_id = -new_id) THEN
+        -- nobody was active, or nobody was looking
+        SELECT greatest(n.first_seen, (SELECT pg_catalog.min(r.opened_at) FROM lock_history.ring AS r WHERE NOT r.is_empty)) INTO begins
+        FROM lock_history.node AS n WHERE n.node_id = source.node_id;
+        IF begins >= keep.until THEN
+            RAISE EXCEPTION 'nothing to keep: nothing was recorded then, the history of server "%" begins at %', source.node, begins
+                USING ERRCODE = 'no_data_found',
+                      DETAIL = pg_catalog.format('Asked for was the time from %s to %s.', keep.since, keep.until),
+                      HINT = 'What is older is thrown away by retention and max_size; lock_history.kept lists what was kept.';
+        ELSIF (SELECT isempty(tstzmultirange(tstzrange(greatest(begins, keep.since), keep.until, '[]'))
+                              - coalesce(pg_catalog.range_agg(tstzrange(g.began, coalesce(g.ended, 'infinity'), '[]')), '{}'))
+               FROM lock_history.gaps AS g
+               WHERE g.node = source.node AND g.part IS NULL AND g.began <= keep.until AND (g.ended IS NULL OR g.ended >= keep.since)) THEN
+            RAISE EXCEPTION 'nothing to keep: nothing was recorded on server "%" from % to %', source.node, keep.since, keep.until
+                USING ERRCODE = 'no_data_found', HINT = 'lock_history.gaps says why nobody was looking.';
+        END IF;
         RAISE EXCEPTION 'nothing to keep: nobody was active on server "%" from % to %', source.node, keep.since, keep.until
             USING ERRCODE = 'no_data_found',
                   HINT = 'lock_history.worst_moments() lists when sessions waited, lock_history.gaps when nobody was looking.';
@@ -334,7 +350,7 @@ BEGIN
     FROM lock_history.health_minute AS h
     WHERE h.seg < 8 AND h.node_id = source.node_id AND h.minute BETWEEN keep.since - interval '1 min' AND keep.until;
 
-    -- texts of the statements that load of the range tells of
+    -- texts of the statements that load and lock_hungry_queries of the range tell of
     INSERT INTO lock_history.kept_dim (
         seg, node_id, dim_id, kind, datid, datname, usesysid, usename, query_id, query, seen_at)
     SELECT DISTINCT ON (t.query_id, t.datid, t.usesysid)
@@ -342,7 +358,9 @@ BEGIN
     FROM lock_history.dim AS t
     WHERE t.kind = 5 AND t.seg = ANY (segments) AND t.node_id = source.node_id
       AND t.query_id IN (SELECT h.query_id FROM lock_history.load_second AS h
-                         WHERE h.node_id = source.node_id AND h.at BETWEEN keep.since - interval '1 s' AND keep.until)
+                         WHERE h.node_id = source.node_id AND h.at BETWEEN keep.since - interval '1 s' AND keep.until
+                         UNION ALL
+                         SELECT q.query_id FROM lock_history.kept_dim AS q WHERE q.node_id = -new_id AND q.kind = 4)
     ORDER BY t.query_id, t.datid, t.usesysid, t.seen_at DESC;
 
     SELECT pg_catalog.sum(l.bytes) INTO bytes
@@ -390,7 +408,7 @@ BEGIN
 END
 $$;
 COMMENT ON FUNCTION lock_history.keep(timestamptz, timestamptz, text, text) IS
-    'Copies what was waited for from since to until out of the ring, to be read by name with pg_lock_history.incident; returns the number of waits (node: default this server)';
+    'Copies all that the ring tells of the time from since to until, waits as well as load, to be read by name with pg_lock_history.incident; returns the number of waits (node: default this server)';
 REVOKE ALL ON FUNCTION lock_history.keep(timestamptz, timestamptz, text, text) FROM PUBLIC;
 
 -- For keep() and reset(): what this server saw up to a moment is in the tables

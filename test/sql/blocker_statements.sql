@@ -53,6 +53,17 @@ SELECT count(*) FROM lock_history.blocker_statements(pg_temp.t(9), pg_temp.t(8))
 -- a root with what it did before its query, by its latest description; a prepared one has no query
 SELECT pid, gid, query, statements_before FROM lock_history.root_blockers(pg_temp.t(0), pg_temp.t(25)) ORDER BY pid;
 SELECT pid, gid, query, statements_before FROM lock_history.root_blockers(pg_temp.t(30), pg_temp.t(70)) ORDER BY pid;
+-- the one with most time first; and whether something came before what was seen, first at -10
+SELECT pid, blocked_time, unseen_before FROM lock_history.root_blockers(pg_temp.t(0), pg_temp.t(70));
+SELECT DISTINCT blocker_pid, blocker_xact_start, unseen_before, left_out FROM lock_history.blocker_statements WHERE node = 'here' ORDER BY 1, 2;
+UPDATE lock_history.actor SET xact_start = pg_temp.t(-10.02), stmt_left_out = 0 WHERE actor_id IN (101, 105);
+UPDATE lock_history.actor SET xact_start = pg_temp.t(-10.005) WHERE actor_id = 102;
+SELECT DISTINCT blocker_pid, blocker_xact_start, unseen_before FROM lock_history.blocker_statements WHERE node = 'here' ORDER BY 1, 2;
+SELECT DISTINCT blocker_pid, blocker_xact_start, unseen_before FROM lock_history.blocker_statements(NULL, node => 'here') ORDER BY 1, 2;
+SELECT pid, xact_start, unseen_before FROM lock_history.root_blockers(pg_temp.t(0), pg_temp.t(25));
+-- the text ran again: what counts is when it was seen first
+UPDATE lock_history.actor SET stmt_query_start = pg_temp.t(9) || stmt_query_start[2:3], stmt_first_seen = pg_temp.t(-10.015) || stmt_first_seen[2:3] WHERE actor_id = 101;
+SELECT pid, unseen_before FROM lock_history.root_blockers(pg_temp.t(0), pg_temp.t(25));
 -- a kept incident has it
 CREATE TEMP TABLE ring AS SELECT wait_id, blocker_pid, kind, no, first_seen, last_seen, samples, state, wait_event, query_start, query_id, query, left_out
 FROM lock_history.blocker_statements WHERE node = 'here' AND wait_start BETWEEN pg_temp.t(0) AND pg_temp.t(30);

@@ -21,7 +21,17 @@ FROM lock_history.lwlocks ORDER BY at, wait_ms DESC, tranche;
 -- by time: held exclusively 3 of 4 s, 2 holders in the other one
 SELECT * FROM lock_history.lwlock_profile(node => 'n1');
 SELECT tranche, mode, wait_ms, share FROM lock_history.lwlock_profile(pg_temp.t(1), pg_temp.t(1.5), 'n1');
-SELECT tranche, wait_ms FROM lock_history.lwlock_profile(until => pg_temp.t(0), node => 'n2');
+-- without the second that begins at its end
+SELECT tranche, wait_ms FROM lock_history.lwlock_profile(pg_temp.t(0), pg_temp.t(0.5), 'n2');
+SELECT count(*) FROM lock_history.lwlock_profile(until => pg_temp.t(0), node => 'n2');
+SELECT sum(wait_ms) FROM lock_history.lwlock_profile(pg_temp.t(0), pg_temp.t(2), 'n1');
+-- the dearest tranche first, though another lock is dearer than each of its own
+INSERT INTO lock_history.dim_5 (seg, node_id, dim_id, kind, wait_event, lwlock_mode, instance) VALUES
+    (5, :m, 1, 2, 'LockManager', 'exclusive', 'partition 1'), (5, :m, 2, 2, 'LockManager', 'exclusive', 'partition 2'), (5, :m, 3, 2, 'WALWrite', 'exclusive', 'only one');
+INSERT INTO lock_history.lwlock_5 (seg, node_id, run, at, sampled_ms, dims, wait_ms, waits, waiters_max, held_exclusive, shared_holders) VALUES
+    (5, :m, 1, pg_temp.t(20), 1000, '{1,2,3}', '{30,40,50}', '{1,1,1}', '{1,1,1}', '{0,0,0}', '{0,0,0}');
+SELECT tranche, instance, wait_ms, round(share::numeric, 3) AS share, round(tranche_share::numeric, 3) AS tranche_share
+FROM lock_history.lwlock_profile(pg_temp.t(20), node => 'n2');
 SELECT count(*) FROM lock_history.lwlock_profile(pg_temp.t(5), pg_temp.t(9), 'n1');
 SELECT lock_history.lwlock_profile(pg_temp.t(5), pg_temp.t(4), 'n1');
 -- a time without heavyweight waits can be kept, too

@@ -24,12 +24,14 @@ INSERT INTO lock_history.deadlock_0 (seg, node_id, run, at, deadlock_id, member,
 INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, wait_event_type, wait_event, usesysid, usename, query_id)
 VALUES (0, :n, 1, 1, 'CPU', 'CPU', 'regress_plh_own'::regrole, 'regress_plh_own', 424242), (0, :n, 2, 1, 'CPU', 'own text', 'regress_plh_reader'::regrole, 'regress_plh_reader', 434343);
 INSERT INTO lock_history.second (seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms) VALUES (0, :n, 1, pg_temp.t(13), 1000, 4, 2, 1, 0, '{1,2}', '{1000,1000}');
-INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, datid, datname, usesysid, usename, query_id)
-VALUES (0, :n, 3, 4, 1, 'd', 'regress_plh_own'::regrole, 'regress_plh_own', 424242), (0, :n, 4, 5, 1, 'd', NULL, NULL, NULL);
+INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, datid, datname, usesysid, usename, query_id, query, seen_at)
+SELECT 0, :n, t.dim_id, t.kind, 5, 'lab', t.role::regrole, t.role, t.query_id, t.query, pg_temp.t(12)
+FROM (VALUES (5, 5, NULL, NULL, NULL::text), (6, 4, 'regress_plh_own', 424242, NULL), (7, 4, 'regress_plh_reader', 434343, NULL),
+             (0, 5, 'regress_plh_own', 424242, 'SELECT secret'), (0, 5, 'regress_plh_reader', 434343, 'own text')) AS t(dim_id, kind, role, query_id, query);
 INSERT INTO lock_history.fastpath (seg, node_id, run, at, server_version_num, max_locks, slots, dims, sessions, slots_max, sessions_full, spilled_max)
-VALUES (0, :n, 1, pg_temp.t(13), 150000, 64, 16, '{4}', '{1}', '{16}', '{1}', '{5}');
+VALUES (0, :n, 1, pg_temp.t(13), 150000, 64, 16, '{5}', '{4}', '{16}', '{3}', '{9}');
 INSERT INTO lock_history.hungry (seg, node_id, run, at, last_at, server_version_num, max_locks, slots, dims, locks_max, slots_max, spilled_max, looks, looks_full, sessions)
-VALUES (0, :n, 1, pg_temp.t(13), pg_temp.t(14), 150000, 64, 16, '{3}', '{21}', '{16}', '{5}', '{9}', '{9}', '{1}');
+VALUES (0, :n, 1, pg_temp.t(13), pg_temp.t(13), 150000, 64, 16, '{6,7}', '{25,25}', '{16,16}', '{9,9}', '{5,4}', '{5,4}', '{2,2}');
 INSERT INTO lock_history.anomaly (seg, node_id, run, written_at, started_at, detected_at, ended_at, ended_as, wait_event_type, observed, expected, band, leading_event, root_pid)
 VALUES (0, :n, 1, pg_temp.t(40), pg_temp.t(10), pg_temp.t(30), pg_temp.t(40), 'normal', NULL, 9, 1, 3, 'Lock relation', 101);
 SELECT lock_history.keep(pg_temp.t(0), pg_temp.t(60), 'kept', 'here');
@@ -45,6 +47,7 @@ CREATE FUNCTION pg_temp.readable() RETURNS TABLE (object text, statement text) L
                               CASE WHEN a.name = 'at' THEN quote_literal('2026-03-01 14:30:15+00') WHEN a.name = 'wait_id' THEN '1004'
                                    WHEN a.name = 'since' THEN quote_literal('2026-03-01 14:30:00+00') WHEN a.name = 'until' THEN quote_literal('2026-03-01 14:31:00+00')
                                    WHEN a.name IN ('pids', 'children', 'parents') THEN quote_literal('{1}') WHEN a.name = 'max_siblings' THEN '1'
+                                   WHEN a.name = 'sentence' THEN quote_literal('a sentence') WHEN a.name = 'width' THEN '20'
                                    WHEN a.name = 'nodes' THEN 'NULL' WHEN a.name IN ('graph', 'waits') THEN 'true'
                                    ELSE 'no_value_for_this_argument_in_the_test' END, format_type(a.type, NULL)), ', ' ORDER BY a.ord)
                    FROM unnest(p.proargtypes::oid[], p.proargnames[1:p.pronargs]) WITH ORDINALITY AS a(type, name, ord)

@@ -8,6 +8,9 @@ SELECT pg_temp.add_actor(:n, 101, seg => s::smallint), pg_temp.add_actor(:n, 102
 SELECT pg_temp.add_wait('episode', :n, s, 102, 8, 0.5, 3.0, ARRAY[(1,101,2,0.5,NULL), (3,101,0,0.5,NULL)]::pg_temp.edge[], s, seg => s),
        pg_temp.add_wait('open', :n, 10 + s, 102, 8, 0.5, NULL, ARRAY[(1,101,2,0.5,NULL), (3,101,0,0.5,NULL)]::pg_temp.edge[], s, seg => s)
 FROM generate_series(0, 7) AS s \g /dev/null
+INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, datid, datname) SELECT s, :n, 1, 5, 5, 'shop' FROM generate_series(0, 7) AS s;
+INSERT INTO lock_history.fastpath (seg, node_id, run, at, server_version_num, max_locks, slots, dims, sessions, slots_max, sessions_full, spilled_max)
+SELECT s, :n, 1, pg_temp.t(s), 150020, 64, 16, '{1}', '{8}', '{16}', '{8}', '{86}' FROM generate_series(0, 7) AS s;
 CREATE FUNCTION pg_temp.locks_taken(statement text) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     taken integer;
@@ -51,7 +54,9 @@ FROM (VALUES
     (22, 'lwlocks', 'SELECT * FROM lock_history.lwlocks'),
     (23, 'lwlock_profile', 'SELECT * FROM lock_history.lwlock_profile()'),
     (24, 'hot_pages', 'SELECT * FROM lock_history.hot_pages'),
-    (25, 'wait_histogram', 'SELECT * FROM lock_history.wait_histogram')
+    (25, 'wait_histogram', 'SELECT * FROM lock_history.wait_histogram'),
+    (26, 'hot_pages()', 'SELECT * FROM lock_history.hot_pages()'),
+    (27, 'fast_path_advice of a cliff', $$SELECT * FROM lock_history.fast_path_advice('2026-03-01 14:30:00+00', node => 'n1')$$)
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;

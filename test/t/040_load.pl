@@ -55,7 +55,7 @@ is(sql(qq{
 		WHERE at >= '$from' AND at < '$to' AND backend_type = 'client backend'
 		-- a look by psql at the state of things takes a few ms
 		AND (wait_event <> 'CPU' OR query_id = (SELECT a.query_id FROM pg_stat_activity AS a WHERE a.application_name = 'computer'))) AS l
-	GROUP BY 1, 2 HAVING sum(aas) > 0.1 ORDER BY 1, 2}),
+	GROUP BY 1, 2 HAVING sum(aas) > 2 ORDER BY 1, 2}),
 	"CPU|CPU|1.0\nClient|ClientRead|1.0\nLock|relation|1.0\nTimeout|PgSleep|1.0", 'each of the active ones counts as one');
 is(sql(qq{
 	SELECT count(*) FROM lock_history.load AS l JOIN pg_stat_activity AS a ON a.query_id = l.query_id

@@ -26,6 +26,13 @@ $node->safe_psql('near', q{
 	CREATE TABLE n(a int PRIMARY KEY);
 	DO $$ BEGIN FOR i IN 1..9 LOOP EXECUTE format('CREATE INDEX n%s ON n(a)', i); END LOOP; END $$;});
 
+# The advice as sentences, of lines that were folded.
+sub advice
+{
+	my ($range) = @_;
+	return $node->safe_psql('postgres', "SELECT lock_history.fast_path_advice($range)") =~ s/\n  / /gr;
+}
+
 # Somebody with over half of the slots in use: seconds are told, whatever the
 # others do. Our own reading is in another database.
 my $near = LockHistory::session($node, 'near', database => 'near');
@@ -98,7 +105,7 @@ $s->run('ROLLBACK');
 $other->answer;
 
 $_->quit for $s, $other;
-like($node->safe_psql('postgres', q{SELECT lock_history.fast_path_advice()}), qr/^The most locks: /m, 'the advice names a statement');
+like(advice(''), qr/^1\. query_id -?\d+ of \S+ in database lab: full in \d+ looks/m, 'the advice names a statement');
 $near->run('ROLLBACK');
 $near->quit;
 
@@ -120,7 +127,7 @@ $node->command_ok([ 'pgbench', '-q', '-i', '-s', 1, 'bench' ], 'pgbench -i');
 my $few = 'a read of a table with one index';
 my ($range, $since) = pgbench();
 is($node->safe_psql('postgres', "SELECT count(*) FROM lock_history.fast_path WHERE $range AND sessions_full > 0"), '0', "$few leaves slots free");
-like($node->safe_psql('postgres', "SELECT lock_history.fast_path_advice($since)"), qr/\ANothing is wrong: .*\z/, "$few needs no advice");
+like(advice($since), qr/\ANothing is wrong: .*\z/, "$few needs no advice");
 
 $node->safe_psql('bench', q{DO $$ BEGIN FOR i IN 1..100 LOOP
 	EXECUTE format('CREATE INDEX pa%s ON pgbench_accounts(aid) WHERE aid < 0', i); END LOOP; END $$});
@@ -128,8 +135,11 @@ my $many = '101 indexes';
 ($range, $since) = pgbench();
 is($node->safe_psql('postgres', "SELECT max(slots_max) = 16 AND max(slots_available) = 16, max(sessions_full) >= 4, max(spilled_locks_max) > 80 FROM lock_history.fast_path WHERE $range"),
 	't|t|t', "$many: sessions are full, and over 80 locks of one find no slot");
-my $advice = $node->safe_psql('postgres', "SELECT lock_history.fast_path_advice($since)");
-like($advice, qr/^The most locks: 1\d\d relations .* query_id -?\d+ of \S+ in database bench, seen \d+ times/m, "$many: the advice names the statement");
+my $advice = advice($since);
+like($advice, qr/^1\. query_id -?\d+ of \S+ in database bench: full in \d+ looks and up to \d sessions a second, up to 1\d\d locks: SELECT abalance FROM pgbench_accounts/m,
+	"$many: the advice names the statement, with its text");
+like($advice, qr/Worst second: [4-8] of \d sessions full at \d\d:/, "$many: and the worst second");
+like($advice, qr/^Did it hurt\? |^Nobody was seen waiting there/m, "$many: and whether it hurt");
 like($advice, qr/max_locks_per_transaction = 128 /, "$many: and a value that fits");
 is($node->safe_psql('postgres', 'SELECT sum(partitions_taken) > 0 AND max(hold_us_max) > 0 FROM lock_history.health'), 't', 'what that took is in health');
 
@@ -162,7 +172,7 @@ SKIP:
 		next if $setting != 64 && $setting != 256;
 
 		($range, $since) = pgbench();
-		like($node->safe_psql('postgres', "SELECT lock_history.fast_path_advice($since)"),
+		like(advice($since),
 			$setting == 64 ? qr/max_locks_per_transaction = 128 / : qr/\ANothing is wrong: .*\z/, "$many, $slots slots");
 	}
 }
