@@ -51,7 +51,11 @@ FROM (VALUES
     (22, 'lwlocks', 'SELECT * FROM lock_history.lwlocks'),
     (23, 'lwlock_profile', 'SELECT * FROM lock_history.lwlock_profile()'),
     (24, 'hot_pages', 'SELECT * FROM lock_history.hot_pages'),
-    (25, 'wait_histogram', 'SELECT * FROM lock_history.wait_histogram')
+    (25, 'wait_histogram', 'SELECT * FROM lock_history.wait_histogram'),
+    (26, 'top_queries', $$SELECT * FROM lock_history.top_queries('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
+    (27, 'top_queries of days', $$SELECT * FROM lock_history.top_queries('2026-03-01 14:30:00+00', now())$$),
+    (28, 'load_by of minutes', $$SELECT * FROM lock_history.load_by('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00', '1 min')$$),
+    (29, 'queries', 'SELECT * FROM lock_history.queries')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
@@ -80,7 +84,9 @@ FROM (VALUES
     (17, 'anomalies', 'SELECT * FROM lock_history.anomalies'),
     (18, 'lwlocks', 'SELECT * FROM lock_history.lwlocks'),
     (19, 'hot_pages', 'SELECT * FROM lock_history.hot_pages'),
-    (20, 'wait_histogram', 'SELECT * FROM lock_history.wait_histogram')
+    (20, 'wait_histogram', 'SELECT * FROM lock_history.wait_histogram'),
+    (21, 'top_queries', $$SELECT * FROM lock_history.top_queries('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
+    (22, 'queries', 'SELECT * FROM lock_history.queries')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
