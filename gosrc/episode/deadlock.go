@@ -267,7 +267,8 @@ func (t *Tracker) drainDeadlocks() []history.Deadlock {
 			if w == nil && d.unseen != nil && d.unseen.pid == d.fact.Members[j].Session.Pid {
 				w = d.unseen
 			}
-			if w != nil {
+			// What was merged has no row that the identity would name.
+			if w != nil && (w.handedOut || w.alone) {
 				d.fact.Members[j].WaitID = w.waitID
 			}
 		}
