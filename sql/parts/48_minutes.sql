@@ -140,7 +140,7 @@ BEGIN
     CROSS JOIN LATERAL (SELECT least(s.first, greatest(s.at, pg_catalog.date_trunc('second', closed.opened_at),
                                                        (SELECT pg_catalog.date_trunc('second', n.first_seen) FROM lock_history.node AS n WHERE n.node_id = s.node_id),
                                                        (SELECT pg_catalog.max(o.at) + interval '1 s' FROM lock_history.second AS o
-                                                        WHERE o.seg < 8 AND o.seg <> roll_up.seg AND o.node_id = s.node_id AND o.at >= s.at AND o.at < s.first))) AS began,
+                                                        WHERE o.seg = (roll_up.seg + 7) % 8 AND o.node_id = s.node_id AND o.at >= s.at AND o.at < s.first))) AS began,
                                greatest(s.last, least(s.at + interval '1 min', pg_catalog.date_trunc('second', closed.closed_at))) AS ended) AS e
     -- seconds without a row were sampled too, but for gaps
     CROSS JOIN LATERAL (SELECT greatest(s.sampled_ms, 1, 1000 * extract(epoch FROM
