@@ -271,7 +271,10 @@ func (t *Tracker) drainDeadlocks() []history.Deadlock {
 				continue
 			}
 			m := &d.fact.Members[j]
-			m.WaitID = w.waitID
+			// What was merged has no row that the identity would name.
+			if w.handedOut || w.alone {
+				m.WaitID = w.waitID
+			}
 			if m.HasTag && m.Tag == w.tag {
 				m.Row = w.row
 			}

@@ -32,6 +32,7 @@ func (t *Tracker) settle(w *wait) {
 	}
 	count.rows++
 	t.seconds[second] = count
+	w.alone = true
 	t.closed = append(t.closed, t.episode(w))
 }
 

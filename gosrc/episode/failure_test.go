@@ -377,3 +377,40 @@ func TestNoDeadlock(t *testing.T) {
 		})
 	}
 }
+
+// Waits that were merged have no row: the deadlock does not name them, though
+// the live area has given them an identity.
+func TestDeadlockOfShortWaits(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		least time.Duration
+		named bool
+	}{{"kept", 500 * time.Millisecond, true}, {"too short to be kept", 2 * time.Second, false}} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := testConfig
+			c.MinDuration = tt.least
+			s := newStage(c)
+			w1, w2 := waiting(1, 7, ms(1)), waiting(2, 8, ms(2))
+			s.sweep(ms(10), w1, w2)
+			s.walk(ms(10), queueOf{7, []int32{2}, []snapshot.Wait{w1}}, queueOf{8, []int32{1}, []snapshot.Wait{w2}})
+			for i := range 2 {
+				var e history.Episode
+				if s.Peek(i, &e); e.WaitID == 0 {
+					t.Fatalf("wait %d is not known", i)
+				}
+			}
+			f := failure(1, ms(1), ms(996), snapshot.FailDeadlock)
+			s.Sweep(Sweep{At: ms(1000), Previous: ms(990), Ticks: 1,
+				Found: []snapshot.Wait{ended(1, 7, ms(1), snapshot.EndedFailed), w2}, Failed: []snapshot.Failure{f}})
+			d := s.Drain(ms(1000), DrainOptions{})
+			if len(d.Deadlocks) != 1 || len(d.Deadlocks[0].Members) != 2 {
+				t.Fatalf("got %+v", d.Deadlocks)
+			}
+			for i, m := range d.Deadlocks[0].Members {
+				if got := m.WaitID != 0; got != tt.named {
+					t.Errorf("member %d names a wait: %t, want %t", i, got, tt.named)
+				}
+			}
+		})
+	}
+}

@@ -116,6 +116,7 @@ type wait struct {
 	waitID    int64
 	idStart   snapshot.Micros // that waitID was made of
 	handedOut bool            // as open: start and waitID are fixed
+	alone     bool            // has ended, and is told by a row of its own
 	changed   bool            // since handed out
 }
 

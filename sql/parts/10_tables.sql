@@ -56,6 +56,7 @@ CREATE TABLE lock_history.kept_incident (
     system_identifier bigint NOT NULL,
     since             timestamptz NOT NULL,
     until             timestamptz NOT NULL,
+    complete_until    timestamptz NOT NULL, -- load is there up to then: what came later was not yet written
     kept_at           timestamptz NOT NULL,
     kept_by           text NOT NULL,
     waits             bigint NOT NULL,
@@ -259,6 +260,10 @@ CREATE TABLE lock_history.minute (
     node_id             integer NOT NULL,
     source              bigint NOT NULL,
     at                  timestamptz NOT NULL,
+    -- The part of the minute that it stands for: from the begin of its segment, to
+    -- its end.  Not what another segment tells, nor before the server was watched.
+    began               timestamptz NOT NULL,
+    ended               timestamptz NOT NULL,
     sampled_ms          integer NOT NULL,
     clients             real NOT NULL,    -- averages, as in second
     active              real NOT NULL,

@@ -236,19 +236,32 @@ GRANT SELECT ON lock_history.ring_segment TO pg_monitor;
 -- best; without one, the server with our system identifier that was heard of last.
 -- Null when this server is not recorded here at all.  Of a kept incident it is
 -- the server that was watched.
+--
+-- Step by step: mostly the last one is not needed, and locks what others do not.
 CREATE FUNCTION lock_history.local_node()
 RETURNS text
-LANGUAGE sql STABLE
+LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT coalesce(
-        (SELECT r.node FROM lock_history.recorded AS r WHERE r.incident = lock_history.incident()),
-        (SELECT s.node
-         FROM lock_history.node_state AS s
-         LEFT JOIN (SELECT w.value FROM lock_history.worker_status() AS w WHERE w.key = 'node') AS l ON l.value = s.node
-         WHERE s.is_this_system OR l.value IS NOT NULL
-         ORDER BY l.value IS NULL, s.heartbeat DESC NULLS LAST, s.node_id
-         LIMIT 1))
+DECLARE
+    local text;
+BEGIN
+    SELECT r.node INTO local FROM lock_history.recorded AS r WHERE r.incident = lock_history.incident();
+    IF local IS NULL THEN
+        SELECT r.node INTO local
+        FROM lock_history.recorded AS r
+        JOIN lock_history.worker_status() AS w ON w.key = 'node' AND w.value = r.node
+        WHERE r.incident IS NULL;
+    END IF;
+    IF local IS NULL THEN
+        SELECT s.node INTO local
+        FROM lock_history.node_state AS s
+        WHERE s.is_this_system
+        ORDER BY s.heartbeat DESC NULLS LAST, s.node_id
+        LIMIT 1;
+    END IF;
+    RETURN local;
+END
 $$;
 COMMENT ON FUNCTION lock_history.local_node() IS
     'internal: the name under which this server is recorded; what functions take when no node is given';

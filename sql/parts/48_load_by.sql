@@ -70,35 +70,59 @@ BEGIN
     END IF;
     PERFORM lock_history.warn_if_nothing_is_here();
     of_minutes := extract(epoch FROM step)::bigint % 60 = 0;
-    unknown := lock_history.load_unknown(wanted_node, lower_bound, upper_bound);
+    -- some more: of minutes and samples that began before, or end after
+    unknown := coalesce(lock_history.load_unknown(wanted_node, lower_bound - interval '10 min', upper_bound + interval '10 min'),
+                        tstzmultirange(tstzrange(NULL, NULL)));
 
     RETURN QUERY EXECUTE pg_catalog.format($sql$
-        WITH part AS (
+        WITH late AS MATERIALIZED (
+            SELECT DISTINCT l.seg, l.node_id, l.at, l.length, l.sampled_ms, l.began, l.ended
+            FROM lock_history.%1$I AS l
+            WHERE l.node = $1 AND l.at > $2 - interval '1 min' AND l.at < $3 + interval '1 min'
+              AND CASE WHEN l.length = interval '1 s' THEN l.at >= $2 AND l.sampled_ms NOT BETWEEN 980 AND 1020
+                       ELSE l.ended > $2 AND l.began < $3 AND NOT ($5 AND l.at >= $2 AND l.at + l.length <= $3) END
+        ), span AS MATERIALIZED (
+            -- What a minute counted was within what was sampled of it.  A sample of a
+            -- second says how many there were since the one before, which is this
+            -- second, or with a long sampling period some more: when in its second a
+            -- sample was taken nobody knows, so that it begins where the one before ends.
+            SELECT e.seg, e.node_id, e.at, e.began, e.sampled_ms, e.known,
+                   CASE WHEN e.length = interval '1 s' THEN e.sampled_ms::double precision / 1000
+                        ELSE (SELECT extract(epoch FROM sum(upper(k) - lower(k))) FROM unnest(e.known) AS k)::double precision END AS seconds
+            FROM (SELECT t.seg, t.node_id, t.at, t.length, t.began, t.sampled_ms,
+                         tstzmultirange(tstzrange(CASE WHEN t.length > interval '1 s' OR t.sampled_ms < 1500 THEN t.began
+                                                       WHEN f.at - b.nominal BETWEEN interval '-1 s' AND interval '1 s' THEN f.at
+                                                       ELSE b.nominal END, t.ended)) - $6 AS known
+                  FROM late AS t
+                  CROSS JOIN LATERAL (SELECT t.ended - t.sampled_ms * interval '1 ms' AS nominal) AS b
+                  LEFT JOIN LATERAL (SELECT max(o.ended) AS at FROM lock_history.%1$I AS o
+                                     WHERE t.length = interval '1 s' AND t.sampled_ms >= 1500
+                                       AND o.node = $1 AND o.length = interval '1 s' AND o.at < t.at AND o.at >= b.nominal - interval '2 s') AS f ON true) AS e
+        ), part AS (
             SELECT b.at, extract(epoch FROM p.length)::double precision AS seconds
             FROM generate_series(date_bin($4, $2, $7), $3 - interval '1 us', $4) AS b(at)
             CROSS JOIN LATERAL (
                 SELECT sum(upper(r) - lower(r)) AS length
-                FROM unnest(tstzmultirange(tstzrange(greatest(b.at, $2), least(b.at + $4, $3)))
-                            - coalesce($6, tstzmultirange(tstzrange(NULL, NULL)))) AS r) AS p
+                FROM unnest(tstzmultirange(tstzrange(greatest(b.at, $2), least(b.at + $4, $3))) - $6) AS r) AS p
         ), number AS MATERIALIZED (
             SELECT date_bin($4, l.at, $7) AS at, l.seg, l.node_id, l.dim_id, sum(l.load_ms)::double precision AS ms
             FROM lock_history.%1$I AS l
             WHERE l.node = $1 AND l.at >= $2 AND l.at < $3
-              AND CASE WHEN l.length = interval '1 s' THEN l.sampled_ms < 1500 ELSE $5 AND l.at + l.length <= $3 END
+              AND CASE WHEN l.length = interval '1 s' THEN l.sampled_ms BETWEEN 980 AND 1020 ELSE $5 AND l.at + l.length <= $3 END
             GROUP BY 1, 2, 3, 4
             UNION ALL
-            -- A sample stands for the time before it: with a long sampling
-            -- period for several buckets.  So may a minute.
-            SELECT b.at, l.seg, l.node_id, l.dim_id,
-                   l.load_ms * extract(epoch FROM least(b.at + $4, e.ended) - greatest(b.at, e.began))::double precision
-                             / extract(epoch FROM e.ended - e.began)::double precision
-            FROM lock_history.%1$I AS l
-            CROSS JOIN LATERAL (SELECT CASE WHEN l.length = interval '1 s' THEN l.at + l.length - l.sampled_ms * interval '1 ms' ELSE l.at END AS began,
-                                       l.at + l.length AS ended) AS e
-            CROSS JOIN LATERAL generate_series(date_bin($4, e.began, $7), e.ended - interval '1 us', $4) AS b(at)
+            -- The rest has a span of time: what of it is known and in a bucket counts there.
+            SELECT p.at, l.seg, l.node_id, l.dim_id, l.load_ms * p.share
+            FROM span AS s
+            JOIN lock_history.%1$I AS l ON l.at = s.at AND l.seg = s.seg AND l.node_id = s.node_id
+            CROSS JOIN LATERAL (
+                SELECT b.at, sum(extract(epoch FROM least(b.at + $4, upper(k), $3) - greatest(b.at, lower(k), $2)))::double precision / s.seconds AS share
+                FROM unnest(s.known) AS k
+                CROSS JOIN LATERAL generate_series(date_bin($4, greatest(lower(k), $2), $7), least(upper(k), $3) - interval '1 us', $4) AS b(at)
+                WHERE upper(k) > $2 AND lower(k) < $3
+                GROUP BY b.at) AS p
             WHERE l.node = $1 AND l.at > $2 - interval '1 min' AND l.at < $3 + interval '1 min'
-              AND CASE WHEN l.length = interval '1 s' THEN l.at >= $2 AND l.sampled_ms >= 1500
-                       ELSE l.at + l.length > $2 AND NOT ($5 AND l.at >= $2 AND l.at + l.length <= $3) END
+              AND l.began = s.began AND l.sampled_ms = s.sampled_ms
         ), load AS (
             SELECT u.at, d.wait_event_type, d.wait_event, sum(u.ms) AS ms
             FROM number AS u

@@ -122,6 +122,7 @@ BEGIN
         GROUP BY c.node_id, c.at
     ), shown AS (
         SELECT s.node_id, pg_catalog.date_bin('1 min', s.at, 'epoch') AS at, pg_catalog.sum(s.sampled_ms) AS sampled_ms,
+               pg_catalog.min(s.at) AS first, pg_catalog.max(s.at) + interval '1 s' AS last,
                pg_catalog.sum(s.clients * s.sampled_ms) AS clients, pg_catalog.sum(s.active * s.sampled_ms) AS active,
                pg_catalog.sum(s.idle_in_transaction * s.sampled_ms) AS idle_in_transaction, pg_catalog.sum(s.waiting * s.sampled_ms) AS waiting
         FROM lock_history.second AS s
@@ -129,19 +130,26 @@ BEGIN
         GROUP BY 1, 2
     )
     INSERT INTO lock_history.minute (
-        seg, node_id, source, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms)
-    SELECT into_seg, s.node_id, source, s.at, w.ms, s.clients / greatest(s.sampled_ms, 1), s.active / w.ms,
+        seg, node_id, source, at, began, ended, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms)
+    SELECT into_seg, s.node_id, source, s.at, e.began, e.ended, w.ms, s.clients / greatest(s.sampled_ms, 1), s.active / w.ms,
            s.idle_in_transaction / greatest(s.sampled_ms, 1), s.waiting / w.ms, coalesce(l.dims, '{}'), coalesce(l.load_ms, '{}')
     FROM shown AS s
     LEFT JOIN loaded AS l ON l.node_id = s.node_id AND l.at = s.at
+    -- Segments change between two seconds.  A segment may have been opened for a fact
+    -- that is older than seconds of the one before.
+    CROSS JOIN LATERAL (SELECT least(s.first, greatest(s.at, pg_catalog.date_trunc('second', closed.opened_at),
+                                                       (SELECT pg_catalog.date_trunc('second', n.first_seen) FROM lock_history.node AS n WHERE n.node_id = s.node_id),
+                                                       (SELECT pg_catalog.max(o.at) + interval '1 s' FROM lock_history.second AS o
+                                                        WHERE o.seg = (roll_up.seg + 7) % 8 AND o.node_id = s.node_id AND o.at >= s.at AND o.at < s.first))) AS began,
+                               greatest(s.last, least(s.at + interval '1 min', pg_catalog.date_trunc('second', closed.closed_at))) AS ended) AS e
     -- seconds without a row were sampled too, but for gaps
     CROSS JOIN LATERAL (SELECT greatest(s.sampled_ms, 1, 1000 * extract(epoch FROM
-                                   least(s.at + interval '1 min', closed.closed_at) - greatest(s.at, closed.opened_at)
+                                   e.ended - e.began
                                    - coalesce((SELECT pg_catalog.sum(upper(h.hole) - lower(h.hole))
-                                               FROM (SELECT pg_catalog.unnest(pg_catalog.range_agg(pg_catalog.tstzrange(greatest(g.began, s.at), least(g.ended, s.at + interval '1 min')))) AS hole
+                                               FROM (SELECT pg_catalog.unnest(pg_catalog.range_agg(pg_catalog.tstzrange(greatest(g.began, e.began), least(g.ended, e.ended)))) AS hole
                                                      FROM lock_history.gap AS g
                                                      WHERE g.seg = roll_up.seg AND g.node_id = s.node_id AND g.part IS DISTINCT FROM 'waits'
-                                                       AND g.began < s.at + interval '1 min' AND g.ended > s.at) AS h), '0')))::integer AS ms) AS w;
+                                                       AND g.began < e.ended AND g.ended > e.began) AS h), '0')))::integer AS ms) AS w;
 
     UPDATE lock_history.ring AS r SET rolled_to = ended WHERE r.seg = roll_up.seg;
     RETURN false;
@@ -152,8 +160,8 @@ COMMENT ON FUNCTION lock_history.roll_up(smallint, smallint, interval, integer) 
 REVOKE ALL ON FUNCTION lock_history.roll_up(smallint, smallint, interval, integer) FROM PUBLIC;
 
 -- load_history: each row is a combination, by its number, and the session time that
--- went into it from "at" on, for "length" at most: of a row that is in a range in
--- part, take a part.  Where nobody was active there is no row, nor where nothing
+-- went into it from "began" to "ended", within "length" from "at" on: of a row that
+-- is in a range in part, take a part of what was sampled of it.  Where nobody was active there is no row, nor where nothing
 -- was sampled: see sampled_ms().  Seconds as long as they are there, minutes of what
 -- is gone: in the moment in which a segment is emptied its minutes begin to count,
 -- so that nothing is counted twice or not at all.
@@ -176,20 +184,21 @@ BEGIN
         ['load_by_minute', '%s <> ALL (ARRAY(SELECT r.seg FROM lock_history.ring AS r WHERE r.is_rolled))', 'NOT r.is_empty AND NOT r.is_rolled']] LOOP
         EXECUTE pg_catalog.format($sql$
             CREATE VIEW lock_history.%I AS
-            SELECT h.node_id, n.node, h.seg, h.at, h.length, h.sampled_ms, h.dim_id, h.load_ms
+            SELECT h.node_id, n.node, h.seg, h.at, h.length, h.sampled_ms, h.dim_id, h.load_ms, h.began, h.ended
             FROM (%s) AS h
             JOIN lock_history.recorded AS n ON n.node_id = h.node_id
             WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())$sql$,
             made[1],
             (SELECT pg_catalog.string_agg(CASE WHEN g.seg < 9 THEN pg_catalog.format($sql$
-                        SELECT s.node_id, %2$s AS seg, s.at, interval '1 s' AS length, s.sampled_ms, l.dim_id, l.ms + 32768 * coalesce(l.carry, 0) AS load_ms
+                        SELECT s.node_id, %2$s AS seg, s.at, interval '1 s' AS length, s.sampled_ms, l.dim_id, l.ms + 32768 * coalesce(l.carry, 0) AS load_ms,
+                               s.at AS began, s.at + interval '1 s' AS ended
                         FROM lock_history.%1$I AS s
                         CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(s.dims), pg_catalog.unnest(s.load_ms), pg_catalog.unnest(s.carry)) AS l(dim_id, ms, carry)
                         WHERE (SELECT lock_history.incident()) IS %3$s AND %4$s$sql$,
                         CASE WHEN g.seg < 8 THEN 'second_' || g.seg ELSE 'kept_second' END, g.seg,
                         CASE WHEN g.seg < 8 THEN 'NULL' ELSE 'NOT NULL' END, pg_catalog.format(made[2], g.seg))
                     ELSE pg_catalog.format($sql$
-                        SELECT m.node_id, %2$s, m.at, interval '1 min', m.sampled_ms, l.dim_id, l.ms
+                        SELECT m.node_id, %2$s, m.at, interval '1 min', m.sampled_ms, l.dim_id, l.ms, m.began, m.ended
                         FROM lock_history.%1$I AS m
                         CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(m.dims), pg_catalog.unnest(m.load_ms)) AS l(dim_id, ms)
                         WHERE (SELECT lock_history.incident()) IS NULL
@@ -222,13 +231,17 @@ GRANT SELECT ON lock_history.load_dictionary TO pg_monitor;
 
 -- The time about which the history of each server can say something: from
 -- since, until null (it goes on) or the end of what was kept, but for the holes.
+-- Of the leaves, as above.
+DO $do$
+BEGIN
+    EXECUTE pg_catalog.format($sql$
 CREATE VIEW lock_history.watched AS
 SELECT n.node_id, n.node,
        greatest(n.first_seen, least((SELECT pg_catalog.min(r.opened_at) FROM lock_history.ring AS r WHERE NOT r.is_empty),
                                     (SELECT pg_catalog.min(m.opened_at) FROM lock_history.minute_ring AS m WHERE NOT m.is_empty))) AS since,
        NULL::timestamptz AS until,
        (SELECT coalesce(pg_catalog.range_agg(pg_catalog.tstzrange(h.began, greatest(h.began, h.ended))), '{}')
-        FROM (SELECT g.began, g.ended FROM lock_history.gap AS g WHERE g.seg < 8 AND g.node_id = n.node_id AND g.part IS DISTINCT FROM 'waits'
+        FROM (%s
               UNION ALL
               SELECT o.began, o.ended FROM lock_history.minute_gap AS o
               WHERE o.node_id = n.node_id AND o.source <> ALL (ARRAY(SELECT r.round * 8 + r.seg FROM lock_history.ring AS r WHERE NOT r.is_empty))
@@ -246,11 +259,16 @@ SELECT n.node_id, n.node,
 FROM lock_history.node AS n
 WHERE (SELECT lock_history.incident()) IS NULL
 UNION ALL
-SELECT -k.kept_id, k.node, k.since, k.until,
+SELECT -k.kept_id, k.node, k.since, least(k.until, k.complete_until),
        (SELECT coalesce(pg_catalog.range_agg(pg_catalog.tstzrange(g.began, greatest(g.began, g.ended))), '{}')
-        FROM lock_history.gap AS g WHERE g.seg = 8 AND g.node_id = -k.kept_id AND g.part IS DISTINCT FROM 'waits')
+        FROM lock_history.kept_gap AS g WHERE g.node_id = -k.kept_id AND g.part IS DISTINCT FROM 'waits')
 FROM lock_history.kept_incident AS k
-WHERE k.name = (SELECT lock_history.incident());
+WHERE k.name = (SELECT lock_history.incident())$sql$,
+        (SELECT pg_catalog.string_agg(pg_catalog.format(
+                    'SELECT g.began, g.ended FROM lock_history.%I AS g WHERE g.node_id = n.node_id AND g.part IS DISTINCT FROM ''waits''', 'gap_' || l.seg), ' UNION ALL ')
+         FROM pg_catalog.generate_series(0, 7) AS l(seg)));
+END
+$do$;
 COMMENT ON VIEW lock_history.watched IS
     'internal: the time about which the history of each server can say something, and the holes in it';
 GRANT SELECT ON lock_history.watched TO pg_monitor;

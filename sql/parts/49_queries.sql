@@ -53,17 +53,22 @@ SET enable_sort = off
 AS $$
 #variable_conflict use_column
 DECLARE
-    wanted text := coalesce(top_queries.node, lock_history.local_node());
+    wanted  text := coalesce(top_queries.node, lock_history.local_node());
+    unknown tstzmultirange;
 BEGIN
     PERFORM lock_history.warn_if_nothing_is_here();
+    unknown := coalesce(lock_history.load_unknown(wanted, top_queries.since - interval '2 min', top_queries.until + interval '2 min'), '{}');
     RETURN QUERY EXECUTE pg_catalog.format($sql$
     WITH number AS MATERIALIZED (
         SELECT l.node, l.seg, l.node_id, l.dim_id,
-               -- of a minute that is in the range in part a part
+               -- of a minute that is in the range in part a part of what was sampled of it
                sum(CASE WHEN l.at >= $1 AND l.at <= $5 THEN l.load_ms
-                        ELSE l.load_ms * extract(epoch FROM least($2, l.at + l.length) - greatest($1, l.at))::float8 / extract(epoch FROM l.length)::float8 END)::float8 AS load_ms
+                        WHEN l.length = interval '1 s' THEN l.load_ms * extract(epoch FROM least($2, l.ended) - greatest($1, l.began))::float8
+                        ELSE l.load_ms * (SELECT coalesce(extract(epoch FROM sum(least($2, upper(k)) - greatest($1, lower(k))) FILTER (WHERE upper(k) > $1 AND lower(k) < $2))
+                                                          / extract(epoch FROM sum(upper(k) - lower(k))), 0)
+                                          FROM unnest(tstzmultirange(tstzrange(l.began, l.ended)) - $6) AS k)::float8 END)::float8 AS load_ms
         FROM lock_history.%I AS l
-        WHERE l.at > $1 - interval '1 min' AND l.at < $2 AND (l.at >= $1 OR l.at + l.length > $1) AND ($4 IS NULL OR l.node = $4)
+        WHERE l.at > $1 - interval '1 min' AND l.at < $2 AND (l.at >= $1 OR l.ended > $1) AND l.began < $2 AND ($4 IS NULL OR l.node = $4)
         GROUP BY l.node, l.seg, l.node_id, l.dim_id
     ), event AS MATERIALIZED (
         SELECT l.node, d.query_id, d.datname, d.wait_event_type, d.wait_event, sum(l.load_ms) AS load_ms
@@ -97,7 +102,7 @@ BEGIN
     ORDER BY s.load_ms DESC, s.query_id$sql$,
     -- of hours minutes are as good, and sixty times as fast
     CASE WHEN top_queries.until - top_queries.since > interval '2 h' THEN 'load_by_minute' ELSE 'load_history' END)
-    USING top_queries.since, top_queries.until, greatest(top_queries.n, 0), wanted, top_queries.until - interval '1 min';
+    USING top_queries.since, top_queries.until, greatest(top_queries.n, 0), wanted, top_queries.until - interval '1 min', unknown;
 END
 $$;
 COMMENT ON FUNCTION lock_history.top_queries(timestamptz, timestamptz, integer, text) IS

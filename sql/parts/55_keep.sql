@@ -83,6 +83,7 @@ DECLARE
     seconds     bigint;
     begins      timestamptz;
     first_second timestamptz := pg_catalog.date_trunc('second', keep.since);
+    complete_until timestamptz;
     bytes       bigint;
 BEGIN
     IF keep.since IS NULL OR keep.until IS NULL THEN
@@ -130,6 +131,10 @@ BEGIN
 
     -- One at a time, readers are not in the way: names and numbers are given out here.
     LOCK TABLE lock_history.kept_incident IN SHARE ROW EXCLUSIVE MODE;
+    -- as of before the seconds are read
+    SELECT CASE WHEN pg_catalog.upper(w.holes) = 'infinity'
+                THEN (SELECT pg_catalog.max(lower(h.hole)) FROM pg_catalog.unnest(w.holes) AS h(hole)) ELSE 'infinity' END INTO complete_until
+    FROM lock_history.watched AS w WHERE w.node_id = source.node_id;
     IF EXISTS (SELECT FROM lock_history.kept_incident AS k WHERE k.name = keep.name) THEN
         RAISE EXCEPTION 'incident "%" is kept already', keep.name
             USING ERRCODE = 'duplicate_object',
@@ -314,6 +319,12 @@ BEGIN
        AND NOT EXISTS (SELECT FROM lock_history.kept_deadlock AS d WHERE d.node_id = -new_id)
        AND NOT EXISTS (SELECT FROM lock_history.kept_fastpath AS f WHERE f.node_id = -new_id)
        AND NOT EXISTS (SELECT FROM lock_history.kept_anomaly AS a WHERE a.node_id = -new_id) THEN
+        IF EXISTS (SELECT FROM lock_history.minute AS m
+                   WHERE m.node_id = source.node_id AND m.at > keep.since - interval '1 min' AND m.began <= keep.until AND m.ended > keep.since) THEN
+            RAISE EXCEPTION 'nothing to keep: from % to % only load by minute is left', keep.since, keep.until
+                USING ERRCODE = 'no_data_found',
+                      HINT = 'Minutes are not copied; lock_history.load_by() and lock_history.top_queries() read them.';
+        END IF;
         -- nobody was active, or nobody was looking
         SELECT greatest(n.first_seen, (SELECT pg_catalog.min(r.opened_at) FROM lock_history.ring AS r WHERE NOT r.is_empty)) INTO begins
         FROM lock_history.node AS n WHERE n.node_id = source.node_id;
@@ -350,13 +361,18 @@ BEGIN
     FROM lock_history.health_minute AS h
     WHERE h.seg < 8 AND h.node_id = source.node_id AND h.minute BETWEEN keep.since - interval '1 min' AND keep.until;
 
-    -- texts of the statements that load and lock_hungry_queries of the range tell of
+    -- texts of the statements that load and lock_hungry_queries of the range tell of;
+    -- the one text may stand in an earlier segment, or be left with minutes only
     INSERT INTO lock_history.kept_dim (
         seg, node_id, dim_id, kind, datid, datname, usesysid, usename, query_id, query, seen_at)
     SELECT DISTINCT ON (t.query_id, t.datid, t.usesysid)
            8, -new_id, t.dim_id, t.kind, t.datid, t.datname, t.usesysid, t.usename, t.query_id, t.query, t.seen_at
-    FROM lock_history.dim AS t
-    WHERE t.kind = 5 AND t.seg = ANY (segments) AND t.node_id = source.node_id
+    FROM (SELECT d.node_id, d.dim_id, d.kind, d.datid, d.datname, d.usesysid, d.usename, d.query_id, d.query, d.seen_at
+          FROM lock_history.dim AS d WHERE d.seg < 8 AND d.kind = 5
+          UNION ALL
+          SELECT m.node_id, m.dim_id, m.kind, m.datid, m.datname, m.usesysid, m.usename, m.query_id, m.query, m.seen_at
+          FROM lock_history.minute_dim AS m WHERE m.kind = 5) AS t
+    WHERE t.node_id = source.node_id
       AND t.query_id IN (SELECT h.query_id FROM lock_history.load_second AS h
                          WHERE h.node_id = source.node_id AND h.at BETWEEN keep.since - interval '1 s' AND keep.until
                          UNION ALL
@@ -401,8 +417,10 @@ BEGIN
           SELECT pg_catalog.pg_column_size(h) FROM lock_history.kept_health_minute AS h WHERE h.node_id = -new_id) AS l;
 
     INSERT INTO lock_history.kept_incident (
-        name, kept_id, node, system_identifier, since, until, kept_at, kept_by, waits, short_waits, size_bytes)
-    VALUES (keep.name, new_id, source.node, source.system_identifier, keep.since, keep.until, kept_now,
+        name, kept_id, node, system_identifier, since, until, complete_until, kept_at, kept_by, waits, short_waits, size_bytes)
+    VALUES (keep.name, new_id, source.node, source.system_identifier, keep.since, keep.until,
+            greatest(pg_catalog.date_trunc('second', complete_until),
+                     (SELECT pg_catalog.max(l.at) + interval '1 s' FROM lock_history.kept_second AS l WHERE l.node_id = -new_id)), kept_now,
             session_user, waits, short_waits, bytes);
     RETURN waits;
 END

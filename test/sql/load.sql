@@ -42,6 +42,21 @@ INSERT INTO lock_history.second (seg, node_id, run, at, sampled_ms, clients, act
 VALUES (0, :other, 1, pg_temp.t(79), 20000, 0, 0, 0, 0, '{1}', '{7232}', '{1}');
 SELECT at, aas FROM lock_history.load_by(pg_temp.t(50), pg_temp.t(90), '10 s', 'n2');
 SELECT at, aas FROM lock_history.load_by(pg_temp.t(60), pg_temp.t(65), '5 s', 'n2');
+-- a worker that was stopped for 0.8 s: 4 sessions before and after
+SELECT pg_temp.add_node('n3') AS third \gset
+INSERT INTO lock_history.run (node_id, run, started_at, heartbeat, batch, flush_period) VALUES (:third, 1, pg_temp.t(0), pg_temp.t(400), 9, '1 s');
+INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, wait_event_type, wait_event) VALUES (0, :third, 1, 1, 'CPU', 'CPU');
+INSERT INTO lock_history.second (seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms, carry)
+SELECT 0, :third, 1, pg_temp.t(s.at), s.ms, 4, 4, 0, 0, '{1}', ARRAY[4 * s.ms % 32768]::smallint[], ARRAY[4 * s.ms / 32768]::smallint[]
+FROM (VALUES (200, 1000), (201, 670), (202, 1330), (203, 1010), (219, 10000), (229, 9997), (240, 10003), (250, 9998), (303, 500)) AS s(at, ms);
+SELECT at, round(aas::numeric, 3) AS aas FROM lock_history.load_by(pg_temp.t(199), pg_temp.t(205), '1 s', 'n3');
+SELECT at, round(aas::numeric, 2) AS aas FROM lock_history.load_by(pg_temp.t(195), pg_temp.t(205), '5 s', 'n3');
+-- sampled every 10 s, somewhen in the second: no second is read twice, or not at all
+SELECT count(*), round(min(aas)::numeric, 3) AS least, round(max(aas)::numeric, 3) AS most FROM lock_history.load_by(pg_temp.t(210), pg_temp.t(251), '1 s', 'n3');
+SELECT at, round(aas::numeric, 3) AS aas FROM lock_history.load_by(pg_temp.t(215), pg_temp.t(245), '20 s', 'n3');
+-- a second that a gap cuts: 4 in what is known of it
+INSERT INTO lock_history.gap (seg, node_id, run, began, ended, reason, lost) VALUES (0, :third, 1, pg_temp.t(300), pg_temp.t(303.5), 'late', 0);
+SELECT at, aas FROM lock_history.load_by(pg_temp.t(302), pg_temp.t(305), '1 s', 'n3');
 -- errors
 SELECT * FROM lock_history.load_by(NULL);
 SELECT * FROM lock_history.load_by(pg_temp.t(1), pg_temp.t(0));
@@ -56,6 +71,13 @@ SET pg_lock_history.incident = 'kept';
 SELECT at, wait_event_type, wait_event, lwlock_mode, usename, query_id, aas FROM lock_history.load ORDER BY at, query_id;
 SELECT at, total FROM lock_history.sessions ORDER BY at;
 SELECT at, wait_event, round(aas::numeric, 3) AS aas FROM lock_history.load_by(pg_temp.t(0), pg_temp.t(60), '10 s');
+RESET pg_lock_history.incident;
+SELECT lock_history.forget('kept');
+-- what was not complete when it was kept is not known, here from 40 on
+SELECT lock_history.keep(pg_temp.t(29), pg_temp.t(42.5), 'kept', 'n1');
+SET pg_lock_history.incident = 'kept';
+SELECT at, aas FROM lock_history.load_by(pg_temp.t(38), pg_temp.t(44), '1 s');
+SELECT lock_history.sampled_ms('n1', pg_temp.t(35), pg_temp.t(42.5));
 RESET pg_lock_history.incident;
 SELECT lock_history.forget('kept');
 SELECT (SELECT count(*) FROM lock_history.kept_dim) AS dims, (SELECT count(*) FROM lock_history.kept_second) AS seconds;

@@ -6,6 +6,7 @@ CREATE ROLE regress_plh_reader;
 CREATE ROLE regress_plh_other;
 SELECT lock_history.grant_reader('regress_plh_reader');
 SELECT pg_temp.add_node('here', true) AS here, pg_temp.add_node('elsewhere') AS elsewhere \gset
+UPDATE lock_history.node SET first_seen = pg_temp.t(2.5) WHERE node = 'elsewhere';
 INSERT INTO lock_history.run (node_id, run, started_at, heartbeat, batch, flush_period)
 SELECT n, 1, pg_temp.t(0), pg_temp.t(600), 1, '1 s' FROM unnest(ARRAY[:here, :elsewhere]) AS n;
 UPDATE lock_history.ring SET round = 5, opened_at = pg_temp.t(0), closed_at = pg_temp.t(210), is_empty = false WHERE seg = 3;
@@ -43,7 +44,7 @@ SELECT lock_history.roll_up(3::smallint, 2::smallint, '2 min', 3), is_rolled FRO
 SELECT lock_history.roll_up(3::smallint, 2::smallint, '2 min', 3), is_rolled FROM lock_history.ring WHERE seg = 3;
 SELECT is_rolled, rolled_to FROM lock_history.ring WHERE seg = 3;
 SELECT lock_history.roll_up(3::smallint, 2::smallint, '2 min', 3);
-SELECT node_id = :here AS here, at, source, sampled_ms, clients, round(active::numeric, 2) AS active, idle_in_transaction, round(waiting::numeric, 2) AS waiting,
+SELECT node_id = :here AS here, at, began, ended, source, sampled_ms, clients, round(active::numeric, 2) AS active, idle_in_transaction, round(waiting::numeric, 2) AS waiting,
        cardinality(dims) AS combinations, load_ms FROM lock_history.minute ORDER BY node_id, at;
 SELECT node_id = :here AS here, kind, count(*), count(DISTINCT dim_id) AS numbers, count(DISTINCT query_id) AS statements FROM lock_history.minute_dim GROUP BY node_id, kind ORDER BY node_id, kind;
 SELECT node_id = :here AS here, began, ended FROM lock_history.minute_gap;
@@ -53,6 +54,12 @@ WHERE h.at = pg_temp.t(0) AND h.node = 'here' ORDER BY h.load_ms DESC, d.query_i
 SELECT query_id, query, round(aas::numeric, 3) AS aas, wait_event FROM lock_history.top_queries(pg_temp.t(0), pg_temp.t(600), 3, 'here');
 SELECT m.key, m.value FROM lock_history.status() AS m WHERE m.key IN ('oldest_minutes', 'rolled_up_to');
 SELECT at, wait_event, round(aas::numeric, 3) AS aas FROM lock_history.load_by(pg_temp.t(0), pg_temp.t(240), '1 min', 'here');
+-- a segment that was opened for a fact of before begins where seconds of the one before end
+BEGIN;
+UPDATE lock_history.ring SET opened_at = pg_temp.t(200), closed_at = pg_temp.t(600) WHERE seg = 4;
+SELECT lock_history.roll_up(4::smallint, 2::smallint, '2 min');
+SELECT began, ended, sampled_ms FROM lock_history.minute WHERE source = 44;
+ROLLBACK;
 -- the segment is emptied: nothing changes but the step
 BEGIN;
 TRUNCATE lock_history.second_3, lock_history.dim_3, lock_history.gap_3;
@@ -61,6 +68,17 @@ COMMIT;
 SELECT * FROM pg_temp.sums;
 SELECT at, wait_event, round(aas::numeric, 3) AS aas FROM lock_history.load_by(pg_temp.t(0), pg_temp.t(240), '1 min', 'here');
 SELECT at, wait_event, round(aas::numeric, 3) AS aas FROM lock_history.load_by(pg_temp.t(30), pg_temp.t(90), '15 s', 'here');
+-- a range that cuts minutes is divided by what it is of them
+SELECT at, wait_event, round(aas::numeric, 3) AS aas FROM lock_history.load_by(pg_temp.t(25), pg_temp.t(85), '10 min', 'here');
+SELECT at, wait_event, round(aas::numeric, 3) AS aas FROM lock_history.load_by(pg_temp.t(-20), pg_temp.t(15), '10 s', 'elsewhere');
+-- half of the third minute is there by second: load of the other half stays in it
+SELECT at, wait_event, round(aas::numeric, 3) AS aas FROM lock_history.load_by(pg_temp.t(190), pg_temp.t(230), '10 s', 'here');
+SELECT query_id, round(aas::numeric, 3) AS aas, wait_event FROM lock_history.top_queries(pg_temp.t(90), pg_temp.t(110), 2, 'here')
+UNION ALL
+SELECT query_id, round(aas::numeric, 3) AS aas, wait_event FROM lock_history.top_queries(pg_temp.t(205), pg_temp.t(225), 3, 'here');
+\set SHOW_CONTEXT never
+SELECT lock_history.keep(pg_temp.t(30), pg_temp.t(90), 'of minutes', 'here');
+\set SHOW_CONTEXT errors
 SELECT min(at), count(DISTINCT length) FROM lock_history.load_history;
 SELECT query_id, query, round(aas::numeric, 3) AS aas, wait_event FROM lock_history.top_queries(pg_temp.t(0), pg_temp.t(600), 3, 'here');
 SELECT query_id, query, round(aas::numeric, 3) AS aas, wait_event FROM lock_history.top_queries(pg_temp.t(0), pg_temp.t(9000), 3, 'here');

@@ -64,6 +64,20 @@ SET pg_lock_history.incident = 'kept';
 SELECT node, query_id, usename, query, first_seen FROM lock_history.queries ORDER BY query_id, usename;
 RESET pg_lock_history.incident;
 SELECT lock_history.forget('kept');
+-- their texts stand in an older segment, and with minutes only
+INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, wait_event_type, wait_event, datid, datname, usesysid, usename, query_id)
+SELECT 1, :here, q, 1, 'CPU', 'CPU', 5, 'app', 'regress_plh_other'::regrole, 'regress_plh_other', q FROM unnest('{44,55}'::bigint[]) AS q;
+INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, datid, usesysid, query_id, query, seen_at)
+VALUES (0, :here, 0, 5, 5, 'regress_plh_other'::regrole, 44, 'SELECT old', pg_temp.t(4));
+INSERT INTO lock_history.minute_dim (seg, node_id, dim_id, kind, datid, usesysid, query_id, query, seen_at)
+VALUES (2, :here, 0, 5, 5, 'regress_plh_other'::regrole, 55, 'SELECT older', pg_temp.t(-900));
+INSERT INTO lock_history.second (seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms)
+VALUES (1, :here, 1, pg_temp.t(200), 1000, 10, 5, 0, 0, '{44,55}', '{100,50}');
+SELECT lock_history.keep(pg_temp.t(199), pg_temp.t(202), 'kept', 'here');
+SET pg_lock_history.incident = 'kept';
+SELECT query_id, query FROM lock_history.queries ORDER BY query_id;
+RESET pg_lock_history.incident;
+SELECT lock_history.forget('kept');
 SELECT count(*) FROM lock_history.kept_dim;
 
 DROP EXTENSION pg_lock_history CASCADE;

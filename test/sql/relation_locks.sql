@@ -56,7 +56,11 @@ FROM (VALUES
     (24, 'hot_pages', 'SELECT * FROM lock_history.hot_pages'),
     (25, 'wait_histogram', 'SELECT * FROM lock_history.wait_histogram'),
     (26, 'hot_pages()', 'SELECT * FROM lock_history.hot_pages()'),
-    (27, 'fast_path_advice of a cliff', $$SELECT * FROM lock_history.fast_path_advice('2026-03-01 14:30:00+00', node => 'n1')$$)
+    (27, 'fast_path_advice of a cliff', $$SELECT * FROM lock_history.fast_path_advice('2026-03-01 14:30:00+00', node => 'n1')$$),
+    (28, 'top_queries', $$SELECT * FROM lock_history.top_queries('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
+    (29, 'top_queries of days', $$SELECT * FROM lock_history.top_queries('2026-03-01 14:30:00+00', now())$$),
+    (30, 'load_by of minutes', $$SELECT * FROM lock_history.load_by('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00', '1 min')$$),
+    (31, 'queries', 'SELECT * FROM lock_history.queries')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
@@ -85,7 +89,9 @@ FROM (VALUES
     (17, 'anomalies', 'SELECT * FROM lock_history.anomalies'),
     (18, 'lwlocks', 'SELECT * FROM lock_history.lwlocks'),
     (19, 'hot_pages', 'SELECT * FROM lock_history.hot_pages'),
-    (20, 'wait_histogram', 'SELECT * FROM lock_history.wait_histogram')
+    (20, 'wait_histogram', 'SELECT * FROM lock_history.wait_histogram'),
+    (21, 'top_queries', $$SELECT * FROM lock_history.top_queries('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
+    (22, 'queries', 'SELECT * FROM lock_history.queries')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
