@@ -47,6 +47,7 @@ SQL_PARTS = \
 	sql/parts/55_keep.sql \
 	sql/parts/56_reset.sql \
 	sql/parts/57_reader.sql \
+	sql/parts/58_writer.sql \
 	sql/parts/60_live.sql \
 	sql/parts/90_finish.sql
 
@@ -175,13 +176,21 @@ test-random: deps
 	@PLH_RANDOM_SECONDS='$(RANDOM_SECONDS)' GO_TEST_PACKAGES=./gosrc/livetest \
 		GO_TEST_FLAGS='-v -run TestSameAsServer -timeout 0 $(GO_TEST_FLAGS)' \
 		PG_CONFIG='$(PG_CONFIG)' test/tools/run-tests.sh go
+# The long form of 061_memory.pl: a storm while nothing can be written.
+MINUTES ?= 60
+.PHONY: soak-memory
+soak-memory: deps
+	@$(RUN_TESTS) tap
+soak-memory: PROVE_TESTS = test/t/061_memory.pl
+soak-memory: export PLH_MEMORY_MINUTES = $(MINUTES)
+soak-memory: PROVE_FLAGS = -v
 
-FUZZ_TIME ?= 20s
+FUZZ_TIME ?= $(or $(FUZZTIME),20s)
 .PHONY: fuzz bench
 fuzz:
 	@test/tools/fuzz.sh $(FUZZ_TIME)
 bench: deps
-	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(or $(filter reading callbacks lwlocks load_size,$(CASE)),run).sh
+	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(or $(filter reading callbacks lwlocks load_size volume shutdown,$(CASE)),run).sh
 
 # ---- style ----
 
@@ -215,12 +224,15 @@ help:
 	@echo '                    make test-go GO_TEST_FLAGS="-run Roots"'
 	@echo 'make test-go        Go tests without the race detector (test-race: with it)'
 	@echo 'make test-random    random sessions compared with pg_blocking_pids() for RANDOM_SECONDS=$(RANDOM_SECONDS)'
+	@echo 'make soak-memory    memory of the worker in a storm of MINUTES=$(MINUTES) while nothing can be written'
 	@echo 'make fuzz           each fuzz target for FUZZ_TIME=$(FUZZ_TIME)'
 	@echo 'make bench          what watching costs, measured'
 	@echo '                    make bench CASE=reading: what reading a full ring costs'
 	@echo '                    make bench CASE=callbacks: what noting failed waits costs sessions'
 	@echo '                    make bench CASE=lwlocks: what finding out about LWLocks and pages costs'
 	@echo '                    make bench CASE=load_size: what load takes on disk by second'
+	@echo '                    make bench CASE=volume: WAL, tables and temporary files that it writes'
+	@echo '                    make bench CASE=shutdown: what a shutdown takes, with and without'
 	@echo 'make lint           gofmt, go vet, C warnings as errors, check-docs'
 	@echo 'make check-docs     settings and columns against doc/'
 	@echo 'make fmt            gofmt -w'

@@ -54,13 +54,6 @@
 /* The same, before shared memory is made. */
 #define PLH_MAX_PROCESSES_AT_REQUEST() ((Size) (MaxBackends + NUM_AUXILIARY_PROCS))
 
-/* Not 0 while the process is in a transaction (that has not failed). */
-#if PG_VERSION_NUM >= 170000
-#define PLH_LXID(proc) ((uint32) *(const volatile LocalTransactionId *) &(proc)->vxid.lxid)
-#else
-#define PLH_LXID(proc) ((uint32) *(const volatile LocalTransactionId *) &(proc)->lxid)
-#endif
-
 /*
  * The fast path of a process: groups of 16 slots, a word of 64 bits for each
  * with three bits a slot, one for each mode that can be in it; a slot is in use
@@ -101,7 +94,7 @@ plh_slot_of(const PGPROC *proc)
 #define PLH_ENDED_SLOT_KEEPS_PID true
 #endif
 
-/* Local number of the transaction that a process is in, 0 for none. */
+/* Local number of the transaction that a process is in, 0 for none, or one that has failed. */
 static inline uint32
 plh_lxid(const PGPROC *proc)
 {
@@ -111,6 +104,20 @@ plh_lxid(const PGPROC *proc)
 	return *(const volatile LocalTransactionId *) &proc->lxid;
 #endif
 }
+
+/* A walsender that has sent everything, though the event is none of type Activity. */
+#if PG_VERSION_NUM >= 170000
+#define PLH_WAIT_FOR_WAL WAIT_EVENT_WAL_SENDER_WAIT_FOR_WAL
+#else
+#define PLH_WAIT_FOR_WAL WAIT_EVENT_WAL_SENDER_WAIT_WAL
+#endif
+
+/* From 18 on a process has its status entry before it is known who is there. */
+#if PG_VERSION_NUM >= 180000
+#define PLH_HAS_INTRODUCED_ITSELF(state) ((state) != STATE_STARTING)
+#else
+#define PLH_HAS_INTRODUCED_ITSELF(state) true
+#endif
 
 /*
  * A deadlock that is found before the wait begins: before 18 the process was put

@@ -260,7 +260,7 @@ plh_define_settings(void)
 	{
 		DefineCustomIntVariable("pg_lock_history.shared_memory",
 								"Shared memory for the live views.",
-								"One half holds the latest graph of waits, the other the waits that ended last.",
+								"Two fifths hold the latest graph of waits, two the waits that ended last, one the latest load.",
 								&plh_shared_memory, 4, 1, 1024, PGC_POSTMASTER, GUC_UNIT_MB,
 								NULL, NULL, NULL);
 		DefineCustomBoolVariable("pg_lock_history.enable_query_id",

@@ -32,5 +32,6 @@ _PG_init(void)
 		EnableQueryId();
 	plh_register_shmem();
 	plh_register_error_hooks();
+	plh_register_log_hook();
 	plh_register_worker();
 }

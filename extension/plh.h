@@ -148,6 +148,10 @@ extern Size plh_failures_size(void);
 extern void plh_start_failures(void);
 extern void plh_register_error_hooks(void);
 
+/* ---- loghook.c ---- */
+
+extern void plh_register_log_hook(void);
+
 /* The worker's side, in probe_failures.c. */
 extern bool plh_failures_are_news(void);
 
@@ -312,7 +316,14 @@ typedef struct PlhWaiters
 /* probe_lwlocks.c, called at each tick with a waiter by probe_activity.c. */
 extern void plh_prepare_lwlocks(void);
 extern void plh_find_lwlocks(PlhWaiters *waiters);
-extern uint32 plh_place_queue(PlhWaiters *waiters, const LWLock *lock, uint32 event, const PlhTarget *target);
+extern uint32 plh_place_queue(PlhWaiters *waiters, const LWLock *lock, int head, uint32 event, const PlhTarget *target);
+
+/* First process in the queue of a lock; no number of a process when there is none. */
+static inline int
+plh_queue_head(const LWLock *lock)
+{
+	return *(const volatile int *) &lock->waiters.head;
+}
 
 /* probe_buffers.c, the same. */
 extern void plh_prepare_pages(void);

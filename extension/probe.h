@@ -366,7 +366,7 @@ typedef struct PlhRun
 	int64_t		exclusive_us;	/* of these, a process that held it exclusively */
 	int64_t		shared_us;		/* the number of those that held it shared, times their time */
 	PlhTarget	target;
-	uint32_t	waiters_max;	/* at one tick, for the same in the same mode, with this one */
+	uint32_t	waiters_max;	/* at one tick, for the same in the same mode, with this one; not found are all one */
 } PlhRun;
 
 typedef enum PlhLWLockMode

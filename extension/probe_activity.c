@@ -12,16 +12,15 @@
  * reads aligned words that others write meanwhile: each value was true at some
  * moment.  A session that stays idle costs three words of one or two cache
  * lines: it begins a transaction before it does anything.  Of the status entries,
- * whose cache lines are written by every statement, it reads one word (query
- * identifier) of a process that is active, when it begins to do something else
- * and at every tenth tick after that; and one word (state) of a process that
- * waits for its client within a transaction, once.
+ * whose cache lines are written by every statement, it reads some words of a
+ * process that does something else than at the tick before, and of one in a
+ * transaction at every tenth tick of the same: whose entry it is, the query
+ * identifier, and the state while it waits for its client.
  *
  * Those that wait for an LWLock or a page are set aside until all have been
  * looked at: which it is, is found for all of them together
- * (probe_lwlocks.c, probe_buffers.c).  What was found belongs to the run; while it is not
- * found any more (the process has been woken, and has no CPU yet), the run goes
- * on with what it was.
+ * (probe_lwlocks.c, probe_buffers.c).  What was found belongs to the run; when the
+ * process has been woken, and has no CPU yet, the run goes on with what it was.
  */
 #include "plh.h"
 
@@ -109,6 +108,7 @@ typedef struct Activity
 
 	PlhSecond	now;			/* the second that goes on; samples 0: none */
 	int64		last_ns;		/* monotonic time of the last tick, 0 = none */
+	int64		period_ns;		/* as of that tick: the next one still stands for it */
 } Activity;
 
 static Activity *activity;
@@ -219,19 +219,34 @@ meet(Slot *slot, const PGPROC *proc, int pid)
 	slot->role = *(const volatile Oid *) &proc->roleId;
 }
 
-/*
- * Its kind, database and role, known once it has introduced itself.  A type
- * that is read while the entry is being written belongs to the process before,
- * whose pid is another.
- */
+/* Its type; false when the entry is being written, or not that of the process any more. */
+static bool
+read_type(PgBackendStatus *entry, int pid, int32 *type)
+{
+	volatile PgBackendStatus *source = entry;
+	bool		is_its;
+	int			before;
+	int			after;
+
+	pgstat_begin_read_activity(source, before);
+	is_its = source->st_procpid == pid && PLH_HAS_INTRODUCED_ITSELF(source->st_state);
+	*type = source->st_backendType;
+	pgstat_end_read_activity(source, after);
+	return is_its && pgstat_read_activity_complete(before, after);
+}
+
+/* Its status entry, NULL when it has none (yet); with the first one its kind, database and role. */
 static PgBackendStatus *
 identify(Slot *slot, const PGPROC *proc)
 {
 	PgBackendStatus *entry = plh_status_of(activity->status_array, proc, slot->pid);
+	int32		type;
 
 	if (entry == NULL || slot->backend_type != PLH_TYPE_UNKNOWN)
 		return entry;
-	slot->backend_type = *(const volatile BackendType *) &entry->st_backendType;
+	if (!read_type(entry, slot->pid, &type))
+		return NULL;
+	slot->backend_type = type;
 	if (slot->backend_type == B_BG_WORKER)
 	{
 		PGPROC	   *leader = *(PGPROC *const volatile *) &proc->lockGroupLeader;
@@ -244,16 +259,17 @@ identify(Slot *slot, const PGPROC *proc)
 	return entry;
 }
 
-/* What a process that waits for its client does: that is no load, but in COPY. */
+/*
+ * What a process that waits for its client does: that is no load, but in COPY.
+ * One without an entry says who it is, within a transaction of its own.
+ */
 static Doing
-doing_of_client_read(const Slot *slot, uint32 lxid, PgBackendStatus *entry)
+doing_of_client_read(uint32 lxid, PgBackendStatus *entry)
 {
 	BackendState state;
 
-	if (lxid == 0)
+	if (lxid == 0 || entry == NULL)
 		return IDLE;
-	if (entry == NULL)
-		return IDLE_IN_TRANSACTION;
 	state = *(const volatile BackendState *) &entry->st_state;
 	return state == STATE_RUNNING || state == STATE_FASTPATH ? ACTIVE : IDLE_IN_TRANSACTION;
 }
@@ -309,7 +325,9 @@ digest(uint32 number, int pid, uint32 event, uint32 lxid, int32 mode, const PlhW
 				 (slot->backend_type == B_BG_WORKER || slot->backend_type == PLH_TYPE_UNKNOWN))
 			slot->doing = IDLE;	/* main loop of somebody else's worker, which may have no status entry */
 		else if (event == WAIT_EVENT_CLIENT_READ)
-			slot->doing = doing_of_client_read(slot, lxid, entry);
+			slot->doing = doing_of_client_read(lxid, entry);
+		else if (event == PLH_WAIT_FOR_WAL)
+			slot->doing = IDLE;
 		else
 			slot->doing = ACTIVE;
 		if (slot->doing == ACTIVE && entry != NULL)
@@ -320,6 +338,17 @@ digest(uint32 number, int pid, uint32 event, uint32 lxid, int32 mode, const PlhW
 		PgBackendStatus *entry = identify(slot, proc);
 		int64		query_id = 0;
 
+		if (event == WAIT_EVENT_CLIENT_READ)
+		{
+			/* A COPY may have begun or ended between two ticks. */
+			Doing		doing = doing_of_client_read(lxid, entry);
+
+			if (doing != slot->doing)
+			{
+				end_run(slot, number);
+				slot->doing = doing;
+			}
+		}
 		if (entry != NULL)
 			query_id = (int64) *(volatile uint64 *) &entry->st_query_id;
 		if (slot->doing == ACTIVE && query_id != slot->query_id)
@@ -348,9 +377,9 @@ digest(uint32 number, int pid, uint32 event, uint32 lxid, int32 mode, const PlhW
 
 	if (slot->backend_type == B_BACKEND)
 		activity->now.clients_us += passed_us;
-	if (slot->doing == IDLE_IN_TRANSACTION)
+	if (slot->doing == IDLE_IN_TRANSACTION && slot->backend_type == B_BACKEND)
 		activity->now.idle_in_transaction_us += passed_us;
-	else if (slot->doing == ACTIVE)
+	if (slot->doing == ACTIVE)
 	{
 		slot->time_us += passed_us;
 		slot->length_us += passed_us;
@@ -381,7 +410,7 @@ look_at(uint32 number, int64 passed_us, uint32 track)
 	PGPROC	   *proc = &ProcGlobal->allProcs[number];
 	Slot	   *slot = &activity->slots[number];
 	uint32		event = *(const volatile uint32 *) &proc->wait_event_info;
-	uint32		lxid = PLH_LXID(proc);
+	uint32		lxid = plh_lxid(proc);
 	int			pid = *(const volatile int *) &proc->pid;
 	int32		mode = -1;
 	uint32		flags;
@@ -487,8 +516,10 @@ digest_waiters(int64 passed_us)
 
 		waiters->place[w->slot] = 0;
 		if (w->target.kind == PLH_TARGET_UNKNOWN && slot->target.kind != PLH_TARGET_NONE &&
+			(w->event & 0xFF000000) == PG_WAIT_LWLOCK &&
+			*(const volatile uint8 *) &ProcGlobal->allProcs[w->slot].lwWaiting != 1 &&
 			goes_on(slot, w->pid, w->event, w->lxid, w->mode))
-			w->target = slot->target;
+			w->target = slot->target;	/* woken, and without a CPU: in no queue any more */
 	}
 	count_together();
 	for (i = 0; i < waiters->n; i++)
@@ -513,10 +544,18 @@ nothing_happens(uint32 number, int64 *idle_clients)
 
 	if (owner == 0)
 		return glance->pid == 0;
-	if (!glance->is_idle_client || glance->pid != owner || PLH_LXID(proc) != 0)
+	if (!glance->is_idle_client || glance->pid != owner || plh_lxid(proc) != 0)
 		return false;
 	(*idle_clients)++;
 	return true;
+}
+
+/* Those of a tick that was broken off, if ever one was. */
+static inline void
+forget_waiters(void)
+{
+	while (activity->waiters.n > 0)
+		activity->waiters.place[activity->waiters.all[--activity->waiters.n].slot] = 0;
 }
 
 /*
@@ -533,8 +572,9 @@ plh_note_activity(int64 now, int64 now_ns, int64 period_ns, uint32 track)
 	uint32		i;
 
 	/* What nobody saw is a gap, or little: the first tick stands for a period. */
-	if (activity->last_ns == 0 || passed_us > Max(MICROS_PER_SECOND, 3 * period_ns / 1000))
+	if (activity->last_ns == 0 || passed_us > Max(MICROS_PER_SECOND, 3 * Max(period_ns, activity->period_ns) / 1000))
 		passed_us = period_ns / 1000;
+	activity->period_ns = period_ns;
 	activity->last_ns = now_ns;
 
 	if (activity->now.samples != 0 && activity->now.second != second)
@@ -542,6 +582,7 @@ plh_note_activity(int64 now, int64 now_ns, int64 period_ns, uint32 track)
 	activity->now.second = second;
 	activity->now.sampled_us += passed_us;
 	activity->now.samples++;
+	forget_waiters();
 
 	/* Now and then all are looked at: what begins no transaction is not overlooked for long. */
 	thorough = activity->ticks++ % LOOK_AGAIN == 0;

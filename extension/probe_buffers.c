@@ -6,10 +6,11 @@
  * has it pinned, tells no more than that.  As with other LWLocks the queues say
  * the rest (probe_lwlocks.c), only that there are as many as buffers: 131 072
  * for each GB.  So pages that were waited for a moment ago are looked at first,
- * then those near the last one that was found, and what is left is searched for only while somebody stands in a queue, in
- * pieces, each tick going on where the one before has stopped, until all are
- * found or the budget (hot_page_budget) is used up.  Who is not found, counts
- * as such.
+ * then those near the last one that was found, and what is left is searched for
+ * only while somebody stands in a queue, in pieces, each tick going on where the
+ * one before has stopped, until all are found or the budget (hot_page_budget) is
+ * used up.  Who is not found, counts as such.  The remembered pages are not
+ * charged: they are few, and their queues as long as there are waiters.
  *
  * Locking.  None: no content lock, no pin, no header spinlock.  Whoever waits
  * for a page has it pinned, so that the tag of its buffer stays the same as
@@ -136,7 +137,7 @@ look_at_buffer(PlhWaiters *waiters, int number, bool pins)
 {
 	const BufferDesc *buffer = GetBufferDescriptor(number);
 	const LWLock *lock = &buffer->content_lock;
-	int			head = *(const volatile int *) &lock->waiters.head;
+	int			head = plh_queue_head(lock);
 	uint32		placed = 0;
 	PlhTarget	target;
 
@@ -144,8 +145,7 @@ look_at_buffer(PlhWaiters *waiters, int number, bool pins)
 	{
 		copy_target(buffer, number, &target);
 		pg_read_barrier();
-		if (*(const volatile int *) &lock->waiters.head == head)
-			placed += plh_place_queue(waiters, lock, CONTENT_EVENT, &target);
+		placed += plh_place_queue(waiters, lock, head, CONTENT_EVENT, &target);
 	}
 	if (pins)
 	{
@@ -229,7 +229,8 @@ search_on(PlhWaiters *waiters, uint32 left, bool pins)
 			search->next = 0;
 		spent = plh_monotonic_ns() - began;
 	}
-	search->credit_ns -= spent;
+	/* Time in which we had no CPU is nobody's cost. */
+	search->credit_ns -= Min(spent, 2 * MAX_SEARCH_NS);
 }
 
 void

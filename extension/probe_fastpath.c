@@ -221,7 +221,7 @@ walk_own_locks(PGPROC *proc, uint32 lxid, uint32 database, PlhWake *wake)
 	fastpath->taken_here += taken;
 	wake->partitions_taken += taken;
 	wake->partitions_busy += busy;
-	if (PLH_LXID(proc) != lxid || (taken == 0 && busy > 0))
+	if (plh_lxid(proc) != lxid || (taken == 0 && busy > 0))
 		return -1;
 	return n;
 }
@@ -367,7 +367,7 @@ look_at(uint32 number, Look *look)
 {
 	PGPROC	   *proc = &ProcGlobal->allProcs[number];
 	Holder	   *holder = &fastpath->holders[number];
-	uint32		lxid = PLH_LXID(proc);
+	uint32		lxid = plh_lxid(proc);
 	const uint64 *words;
 	int			pid;
 	uint32		group;

@@ -34,6 +34,9 @@
  */
 #define MAX_MEMBERS 1024
 
+/* A queue that changes while it is walked is walked so often: those behind are found, too. */
+#define QUEUE_TRIES 3
+
 /* Locks of one tranche that lie side by side. */
 typedef struct Range
 {
@@ -102,17 +105,13 @@ found(PlhWaiter *waiter, const LWLock *lock, const PlhTarget *target)
 	waiter->shared = state & PLH_LW_SHARED_HOLDERS;
 }
 
-static inline int
-queue_head(const LWLock *lock)
-{
-	return *(const volatile int *) &lock->waiters.head;
-}
-
-/* Those who stand in the queue of the lock wait for target; returns how many were placed. */
+/*
+ * Those who stand in the queue of the lock that begins with head wait for target;
+ * returns how many were placed.  The walk ends when the head is another.
+ */
 uint32
-plh_place_queue(PlhWaiters *waiters, const LWLock *lock, uint32 event, const PlhTarget *target)
+plh_place_queue(PlhWaiters *waiters, const LWLock *lock, int head, uint32 event, const PlhTarget *target)
 {
-	int			head = queue_head(lock);
 	int			current = head;
 	int			previous = -1;
 	uint32		steps = 0;
@@ -129,7 +128,7 @@ plh_place_queue(PlhWaiters *waiters, const LWLock *lock, uint32 event, const Plh
 		/* next was read while the process stood here, if it still does. */
 		pg_read_barrier();
 		back = *(const volatile int *) &proc->lwWaitLink.prev;
-		if (queue_head(lock) != head || (previous >= 0 && back != previous) ||
+		if (plh_queue_head(lock) != head || (previous >= 0 && back != previous) ||
 			*(const volatile uint8 *) &proc->lwWaiting == 0)
 			break;
 		if (place != 0)
@@ -146,6 +145,26 @@ plh_place_queue(PlhWaiters *waiters, const LWLock *lock, uint32 event, const Plh
 		}
 		previous = current;
 		current = next;
+	}
+	return placed;
+}
+
+/* The same, from whatever it begins with, and again when it changed meanwhile. */
+static uint32
+place(PlhWaiters *waiters, const LWLock *lock, uint32 event, const PlhTarget *target)
+{
+	uint32		placed = 0;
+	int			tries;
+
+	for (tries = 0; tries < QUEUE_TRIES; tries++)
+	{
+		int			head = plh_queue_head(lock);
+
+		if (head < 0 || (uint32) head >= PLH_MAX_PROCESSES())
+			break;
+		placed += plh_place_queue(waiters, lock, head, event, target);
+		if (plh_queue_head(lock) == head)
+			break;
 	}
 	return placed;
 }
@@ -175,7 +194,7 @@ look_into(PlhWaiters *waiters, const Range *range)
 		target.kind = range->kind;
 		if (range->kind != PLH_TARGET_SINGLE)
 			target.number = i;
-		left -= plh_place_queue(waiters, &range->first[i].lock, range->event, &target);
+		left -= place(waiters, &range->first[i].lock, range->event, &target);
 	}
 }
 
@@ -194,7 +213,7 @@ look_into_fast_paths(PlhWaiters *waiters)
 
 		target.kind = PLH_TARGET_PROCESS;
 		target.number = (uint32) *(const volatile int *) &proc->pid;
-		left -= plh_place_queue(waiters, &proc->fpInfoLock, event, &target);
+		left -= place(waiters, &proc->fpInfoLock, event, &target);
 	}
 }
 

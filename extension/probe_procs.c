@@ -27,8 +27,13 @@
 
 #include "compat.h"
 
-/* How often postmaster.pid is looked at, and the longest sleep in one piece. */
-#define LOOK_AROUND_NS (1000 * INT64CONST(1000000))
+/*
+ * How often postmaster.pid is looked at, and the longest sleep in one piece.
+ * A smart shutdown waits for our writer, which waits for this: together with
+ * what the writer may take then (stopGrace in Go) it is below half a second. A
+ * look takes some microseconds.
+ */
+#define LOOK_AROUND_NS (200 * INT64CONST(1000000))
 
 /* A hole between two sweeps is a gap from this length on (and 3 periods). */
 #define GAP_NS (1000 * INT64CONST(1000000))

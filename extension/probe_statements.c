@@ -40,6 +40,9 @@
  * 160 ten times and 1 600 once a second.
  */
 #define SESSIONS_A_LOOK 16
+
+/* Dummies of prepared transactions asked for their xid in one look: 1 to 5 us. */
+#define DUMMIES_A_LOOK 1024
 #define SLOTS_A_LOOK 256
 
 /*
@@ -56,6 +59,7 @@ typedef struct PlhMemory
 	uint32		n_slots;
 	uint32		next;			/* slot at which the next look begins */
 	int64		last_look_ns;
+	uint32		dummies_left;	/* that this look may still ask */
 	uint32	   *lxids;			/* by slot: transaction at the latest look, 0 = none */
 	bool	   *used;			/* by slot: known is valid */
 	PlhKnownTransaction *known; /* by slot */
@@ -134,7 +138,9 @@ read_statement(PgBackendStatus *entry, PlhStatementSample *sample, char *text)
 
 /*
  * The slot's memory is about to be of another transaction.  If the one it is of
- * was prepared, what it did goes with its dummy process.
+ * was prepared, what it did goes with its dummy process.  The server gives these
+ * out from the last one on, and a bounded number is looked at: where more are
+ * prepared at one time, some will be told without what they did.
  */
 static void
 keep_prepared(const PlhKnownTransaction *known)
@@ -143,7 +149,7 @@ keep_prepared(const PlhKnownTransaction *known)
 
 	if (known->xid == 0)
 		return;
-	for (i = 0; i < memory->n_prepared; i++)
+	for (i = memory->n_prepared; i-- > 0 && memory->dummies_left > 0; memory->dummies_left--)
 	{
 		if (xid_of(&ProcGlobal->allProcs[memory->n_slots + i]) != known->xid)
 			continue;
@@ -205,6 +211,7 @@ plh_look_at_statements(int64 at, int64 now_ns)
 	if (now_ns - memory->last_look_ns < LOOK_NS)
 		return;
 	memory->last_look_ns = now_ns;
+	memory->dummies_left = DUMMIES_A_LOOK;
 
 	for (; slots > 0 && looked < SESSIONS_A_LOOK; slots--)
 	{

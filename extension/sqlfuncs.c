@@ -152,7 +152,9 @@ plh_worker_status(PG_FUNCTION_ARGS)
 	{
 		put_text(&rows, "state", "not running");
 		put_text(&rows, "hint",
-				 "The worker starts again by itself, within a minute at most; when it does not, the server log tells why (look also at max_worker_processes).");
+				 pg_atomic_read_u64(&plh_shared->worker_start) == 0 ?
+				 "The worker has not run since the server was started. When that stays so, there was no slot for it: raise max_worker_processes and restart the server." :
+				 "The worker starts again by itself, within a minute at most; when it does not, the server log tells why.");
 	}
 	else
 	{

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"reflect"
 	"strconv"
 	"time"
 
@@ -40,6 +41,8 @@ type Config struct {
 	AllowPublished   bool    // history may be sent to subscribers
 	LogLevel         string
 	Server           Server
+
+	settings settings // as they were handed over
 }
 
 // Server holds the facts about the server that do not change while it runs.
@@ -76,33 +79,36 @@ func (e *SettingError) Error() string {
 	return fmt.Sprintf("setting %s = %v: %s", e.Setting, e.Value, e.Problem)
 }
 
-// object is the JSON as the shim writes it: units in the names.
+// settings are the settings as the shim writes them: units in the names.
+type settings struct {
+	Enabled          bool    `mapstructure:"enabled"`
+	TrackLocks       bool    `mapstructure:"track_locks"`
+	TrackLoad        bool    `mapstructure:"track_load"`
+	TrackLWLocks     bool    `mapstructure:"track_lwlocks"`
+	TrackPages       bool    `mapstructure:"track_pages"`
+	Database         string  `mapstructure:"database"`
+	ConnInfo         string  `mapstructure:"conninfo"`
+	LocalConnInfo    string  `mapstructure:"local_conninfo"`
+	NodeName         string  `mapstructure:"node_name"`
+	SamplePeriodMs   int64   `mapstructure:"sample_period_ms"`
+	FlushPeriodMs    int64   `mapstructure:"flush_period_ms"`
+	RetentionS       int64   `mapstructure:"retention_s"`
+	RollupRetentionS int64   `mapstructure:"rollup_retention_s"`
+	MaxSizeMB        int64   `mapstructure:"max_size_mb"`
+	MinDurationMs    int64   `mapstructure:"min_duration_ms"`
+	MaxRowsPerSecond int     `mapstructure:"max_rows_per_second"`
+	QueryText        string  `mapstructure:"query_text"`
+	QueryLength      int     `mapstructure:"query_length"`
+	AnomalyBand      float64 `mapstructure:"anomaly_band"`
+	MemoryLimitMB    int64   `mapstructure:"memory_limit_mb"`
+	AllowPublished   bool    `mapstructure:"allow_published"`
+	LogLevel         string  `mapstructure:"log_level"`
+}
+
+// object is the JSON that the shim hands over.
 type object struct {
-	Settings struct {
-		Enabled          bool    `mapstructure:"enabled"`
-		TrackLocks       bool    `mapstructure:"track_locks"`
-		TrackLoad        bool    `mapstructure:"track_load"`
-		TrackLWLocks     bool    `mapstructure:"track_lwlocks"`
-		TrackPages       bool    `mapstructure:"track_pages"`
-		Database         string  `mapstructure:"database"`
-		ConnInfo         string  `mapstructure:"conninfo"`
-		LocalConnInfo    string  `mapstructure:"local_conninfo"`
-		NodeName         string  `mapstructure:"node_name"`
-		SamplePeriodMs   int64   `mapstructure:"sample_period_ms"`
-		FlushPeriodMs    int64   `mapstructure:"flush_period_ms"`
-		RetentionS       int64   `mapstructure:"retention_s"`
-		RollupRetentionS int64   `mapstructure:"rollup_retention_s"`
-		MaxSizeMB        int64   `mapstructure:"max_size_mb"`
-		MinDurationMs    int64   `mapstructure:"min_duration_ms"`
-		MaxRowsPerSecond int     `mapstructure:"max_rows_per_second"`
-		QueryText        string  `mapstructure:"query_text"`
-		QueryLength      int     `mapstructure:"query_length"`
-		AnomalyBand      float64 `mapstructure:"anomaly_band"`
-		MemoryLimitMB    int64   `mapstructure:"memory_limit_mb"`
-		AllowPublished   bool    `mapstructure:"allow_published"`
-		LogLevel         string  `mapstructure:"log_level"`
-	} `mapstructure:"settings"`
-	Server struct {
+	Settings settings `mapstructure:"settings"`
+	Server   struct {
 		VersionNum                   int      `mapstructure:"version_num"`
 		Port                         int      `mapstructure:"port"`
 		SocketDirectories            []string `mapstructure:"socket_directories"`
@@ -226,6 +232,7 @@ func (o *object) config() (Config, error) {
 			ExtensionVersion:             srv.ExtensionVersion,
 		},
 	}
+	c.settings = *s
 	if c.Database == "" {
 		return Config{}, &SettingError{settingName("settings.database"), "''", "must name a database"}
 	}
@@ -233,6 +240,18 @@ func (o *object) config() (Config, error) {
 		c.NodeName = fmt.Sprintf("%s:%d", srv.Hostname, srv.Port)
 	}
 	return c, nil
+}
+
+// Changed names the settings in which c differs from old, as users know them.
+func (c *Config) Changed(old *Config) []string {
+	var names []string
+	now, before := reflect.ValueOf(c.settings), reflect.ValueOf(old.settings)
+	for i := range now.NumField() {
+		if !now.Field(i).Equal(before.Field(i)) {
+			names = append(names, settingName("settings."+now.Type().Field(i).Tag.Get("mapstructure")))
+		}
+	}
+	return names
 }
 
 // settingName turns a JSON key, which may end in a unit, into the name users know.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,5 +83,35 @@ func TestParseVariants(t *testing.T) {
 	}
 	if _, err := Parse([]byte(`{"settings":`)); err == nil {
 		t.Error("half an object is taken")
+	}
+}
+
+func TestChanged(t *testing.T) {
+	old, err := Parse([]byte(full))
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name, old, new string
+		want           []string
+	}{
+		{"nothing", `"port":5432`, `"port":5433`, nil},
+		{"switch", `"enabled":true`, `"enabled":false`, []string{"pg_lock_history.enabled"}},
+		{"unit left out", `"max_size_mb":1024`, `"max_size_mb":8`, []string{"pg_lock_history.max_size"}},
+		{"text", `"conninfo":""`, `"conninfo":"password=secret"`, []string{"pg_lock_history.conninfo"}},
+		{"share of one", `"anomaly_band":2.5`, `"anomaly_band":3.5`, []string{"pg_lock_history.anomaly_band"}},
+		{"two", `"sample_period_ms":10,"flush_period_ms":1000`, `"sample_period_ms":20,"flush_period_ms":2000`,
+			[]string{"pg_lock_history.sample_period", "pg_lock_history.flush_period"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			now, err := Parse([]byte(strings.Replace(full, tt.old, tt.new, 1)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := now.Changed(&old); !slices.Equal(got, tt.want) {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
 	}
 }

@@ -51,6 +51,14 @@
 // successive walks: a walk over several partitions is not one moment. That is a
 // deadlock in the making. One that happened is told by the record of its victim.
 //
+// # What may be wrong with the input
+//
+// Sweep and walk are copies of memory that others were writing, each taken at its
+// own moment: a slot has another process by then, a lock structure another lock, a
+// process asks for something else. A wait takes from a walk only what fits its
+// process, its lock and its start; what does not fit is left out. FuzzTorn holds
+// every blocker, root and circle that is handed out against all that walks said.
+//
 // # What is handed out
 //
 // Drain hands out deadlocks, episodes that ended, episodes that are open and new or

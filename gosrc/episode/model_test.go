@@ -134,7 +134,7 @@ func TestAgainstModel(t *testing.T) {
 			}
 		})
 	}
-	if alone < 1000 || merged < 1000 || edges < 3*alone {
+	if alone < 1000 || merged < 500 || edges < 3*alone {
 		t.Errorf("%d alone with %d edges, %d merged: the histories test little", alone, edges, merged)
 	}
 }

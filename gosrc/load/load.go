@@ -14,7 +14,8 @@ const (
 	// each. Raising it costs disk where statements differ.
 	maxLoads = 200
 	// maxKeys bounds what is told apart before that; what comes later has no
-	// statement.
+	// statement, and beyond twice as much no database and role either. What is
+	// left then, of events and kinds of processes, is few.
 	maxKeys = 5000
 	// maxNames bounds the names remembered. Numbers of the server are few, but
 	// those of extensions are given out while it runs.
@@ -69,6 +70,9 @@ func (m *Meter) Add(r *snapshot.Run) {
 	k := key{event: r.WaitEvent, mode: r.LWLockMode, kind: r.BackendType, database: r.Database, role: r.Role, queryID: r.QueryID}
 	if _, ok := m.sums[k]; !ok && len(m.sums) >= maxKeys {
 		k.queryID = 0
+		if _, ok := m.sums[k]; !ok && len(m.sums) >= 2*maxKeys {
+			k.database, k.role = 0, 0
+		}
 	}
 	m.sums[k] += r.TimeUs
 	if r.EndedUs > 0 && r.WaitEvent != 0 {

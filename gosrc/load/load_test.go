@@ -146,6 +146,35 @@ func TestTooManyLoseTheirStatementsAndTheSumStays(t *testing.T) {
 	}
 }
 
+// Whatever comes, the sum is right and memory is bounded.
+func TestBounded(t *testing.T) {
+	m := New(new(names))
+	const events, each = 10, 3000
+	for e := range events {
+		for i := range each {
+			r := run(uint32(e+1)<<24, int64(e*each+i+1), 1000)
+			r.Database, r.Role = uint32(i+1), uint32(e*each+i+1)
+			m.Add(r)
+		}
+		if got := len(m.sums); got > 2*maxKeys+events {
+			t.Fatalf("%d kinds told apart, want at most %d", got, 2*maxKeys+events)
+		}
+	}
+	s, _ := m.Close(sums(1_000_000, 0, 0))
+	if got := total(&s); got != events*each*time.Millisecond || len(s.Loads) > maxLoads {
+		t.Errorf("%v in all in %d rows", got, len(s.Loads))
+	}
+	if len(m.sums) != 0 {
+		t.Errorf("%d left of the second before", len(m.sums))
+	}
+	for number := range uint32(3 * maxNames) {
+		m.name(snapshot.NameEvent, number)
+	}
+	if len(m.known) > maxNames {
+		t.Errorf("%d names kept, want at most %d", len(m.known), maxNames)
+	}
+}
+
 func TestNamesAreAskedForOnce(t *testing.T) {
 	n := new(names)
 	m := New(n)

@@ -170,6 +170,13 @@ func (q *Queue) Take(maxBytes int64) ([]Item, Lost) {
 	return items, lost
 }
 
+// Dropped returns the rows dropped since the last Take.
+func (q *Queue) Dropped() int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.lost.Rows
+}
+
 // Release says that items got by Take are not held any more.
 func (q *Queue) Release(items []Item) {
 	var bytes int64

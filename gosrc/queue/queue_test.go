@@ -56,7 +56,13 @@ func TestBounds(t *testing.T) {
 			for _, b := range tt.push {
 				q.Push(b)
 			}
+			if got := q.Dropped(); got != tt.lost.Rows {
+				t.Errorf("%d rows dropped so far, want %d", got, tt.lost.Rows)
+			}
 			items, lost := q.Take(1 << 40)
+			if q.Dropped() != 0 {
+				t.Errorf("%d rows dropped that Take has told", q.Dropped())
+			}
 			if got := numbers(items); !equal(got, tt.want) {
 				t.Errorf("batches %v, want %v", got, tt.want)
 			}

@@ -1,6 +1,8 @@
 package sampler
 
 import (
+	"time"
+
 	"pg_lock_history/gosrc/history"
 	"pg_lock_history/gosrc/load"
 	"pg_lock_history/gosrc/report"
@@ -18,18 +20,22 @@ type loadMeter struct {
 	meter    *load.Meter
 	activity Activity         // made larger by the probe
 	seconds  []history.Second // not yet flushed
-	roles    map[owner]struct{}
+	roles    map[owner]Monotonic
 	files    map[snapshot.File]struct{}
 }
 
-// owner is whose names were asked for.
+// owner is whose names were asked for, and when.
 type owner struct{ database, role uint32 }
+
+// ownersEvery is how often names are asked for again: what was renamed is told by
+// its old name for so long.
+const ownersEvery = 30 * time.Second
 
 // maxOwners bounds the owners remembered; beyond it their names are asked for again.
 const maxOwners = 10_000
 
 func newLoadMeter(o Options) loadMeter {
-	return loadMeter{meter: load.New(o.Probes), roles: make(map[owner]struct{}), files: make(map[snapshot.File]struct{}),
+	return loadMeter{meter: load.New(o.Probes), roles: make(map[owner]Monotonic), files: make(map[snapshot.File]struct{}),
 		activity: Activity{Runs: make([]snapshot.Run, 0, 4*o.MaxProcesses), Seconds: make([]snapshot.Second, 0, 8)}}
 }
 
@@ -101,11 +107,11 @@ func (s *Sampler) addRun(r *snapshot.Run) {
 func (s *Sampler) wantOwner(database, role uint32) {
 	l := &s.load
 	o := owner{database, role}
-	if _, ok := l.roles[o]; !ok {
+	if asked, ok := l.roles[o]; !ok || s.wake.NowNs-asked >= Monotonic(ownersEvery) {
 		if len(l.roles) >= maxOwners {
 			clear(l.roles)
 		}
-		l.roles[o] = struct{}{}
+		l.roles[o] = s.wake.NowNs
 		s.o.Sink.WantSession(&snapshot.Session{Database: database, Role: role})
 	}
 }

@@ -181,3 +181,16 @@ func TestWhatIsTracked(t *testing.T) {
 		})
 	}
 }
+
+// Databases and roles without end: asked for again, rather than kept.
+func TestOwnersAreBounded(t *testing.T) {
+	srv := &server{script: []moment{{at: 500 * time.Millisecond, reasons: WokeActivity, do: func(s *server) {
+		for i := range 3 * maxOwners {
+			s.runs = append(s.runs, snapshot.Run{Second: start, Pid: 1, TimeUs: 1, LWLockMode: snapshot.NoLWLock, Database: uint32(i % 7), Role: uint32(i)})
+		}
+	}}}}
+	s := play(t, srv, &recorder{}, testConfig(), time.Second)
+	if got := len(s.load.roles); got == 0 || got > maxOwners {
+		t.Errorf("%d owners remembered, want at most %d", got, maxOwners)
+	}
+}

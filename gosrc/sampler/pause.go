@@ -9,9 +9,9 @@ import (
 )
 
 // A part that stays switched off is told in pieces, so that readers know of it
-// while it lasts: so often when something is written anyway, and else as seldom
-// as health.
-const pauseEvery = time.Minute
+// while it lasts, and a crash does not take it away: at once, so often then, when
+// something is written anyway or asked for, and else as seldom as health.
+const pauseEvery = 10 * time.Second
 
 // off says what is switched off, in the words of its gap.
 type off struct {
@@ -52,7 +52,7 @@ func (s *Sampler) pause() {
 	s.endPause(s.wake.Now)
 	s.off = now
 	if now.detail != "" {
-		s.offSince = s.wake.Now
+		s.offSince, s.offTold = s.wake.Now, false
 	}
 	if waited && s.tracksLocks() {
 		s.resumed = true
@@ -68,11 +68,17 @@ func (s *Sampler) endPause(at snapshot.Micros) {
 
 // tellPause turns what lasts into a gap when it is time to. While nothing at all
 // is sampled there is no need to: the last tick says it.
-func (s *Sampler) tellPause(at snapshot.Micros, busy bool) {
-	if s.off.part == history.PartAll {
+func (s *Sampler) tellPause(at snapshot.Micros, asked, busy bool) {
+	if s.off.detail == "" || s.off.part == history.PartAll {
 		return
 	}
-	if age := at.Sub(s.offSince); busy && age >= pauseEvery || age >= idleHealthEvery {
-		s.endPause(at)
+	age := at.Sub(s.offSince)
+	switch {
+	case asked, busy && age >= pauseEvery, age >= idleHealthEvery:
+	case s.off.detail != "" && !s.offTold: // before its time counts as watched
+	default:
+		return
 	}
+	s.endPause(at)
+	s.offTold = true
 }

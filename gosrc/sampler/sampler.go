@@ -3,6 +3,7 @@ package sampler
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"syscall"
 	"time"
 
@@ -81,6 +82,7 @@ type SinkStatus struct {
 	Errors      int64
 	RowsWritten int64
 	RowsDropped int64
+	Dropping    int64  // rows dropped of which the store has not heard yet; it does before it writes again
 	Ticket      uint64 // highest flush() ticket that is done
 }
 
@@ -187,6 +189,7 @@ type Sampler struct {
 	gaps           []history.Gap
 	off            off             // what is not sampled
 	offSince       snapshot.Micros // told in gaps up to then
+	offTold        bool            // readers know of it
 	recordingSince snapshot.Micros
 	draft          Status // a field, so that it is not allocated each second
 	published      Status
@@ -669,7 +672,7 @@ func (s *Sampler) flush(asked, final bool) {
 		s.closeMinute(w.Now, true)
 	}
 	lengths := s.load.meter.TakeLengths(asked || final)
-	s.tellPause(w.Now, len(d.Closed) > 0 || len(s.load.seconds) > 0 || asked)
+	s.tellPause(w.Now, asked, len(d.Closed) > 0 || len(s.load.seconds) > 0)
 	busy := asked || len(lengths) > 0 || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(unusual) > 0 || len(s.gaps) > 0 || len(s.load.seconds) > 0 || len(s.fastPath.hungry) > 0 || len(s.texts.found) > 0 || s.mustBeat()
 	var health []history.Health
 	if s.health.due(w.Now, busy) {
@@ -756,7 +759,7 @@ func (s *Sampler) publish() {
 		Errors:      uint64(s.errors + sink.Errors),
 		RowsWritten: uint64(sink.RowsWritten),
 		RowsMerged:  uint64(s.merged),
-		RowsDropped: uint64(sink.RowsDropped + s.lost),
+		RowsDropped: uint64(sink.RowsDropped + sink.Dropping + s.lost),
 		QueueBytes:  uint64(s.o.Sink.Queued()),
 	}
 	if st.LastError == "" {
@@ -800,6 +803,10 @@ func (s *Sampler) reload() {
 	if err == nil {
 		var c config.Config
 		if c, err = config.Parse(raw); err == nil {
+			// By name only: a value may hold a password.
+			if changed := c.Changed(&s.o.Config); len(changed) > 0 {
+				s.o.Log.Add(report.Message{Level: report.Debug, Text: "new values are in use: " + strings.Join(changed, ", ")})
+			}
 			s.o.Config = c
 			s.tracker.Configure(trackerConfig(c))
 			s.o.Sink.Configure(c)

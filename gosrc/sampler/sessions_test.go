@@ -1,8 +1,10 @@
 package sampler
 
 import (
+	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"pg_lock_history/gosrc/snapshot"
 	"pg_lock_history/gosrc/waitgraph"
@@ -55,5 +57,24 @@ func TestMembersOfASession(t *testing.T) {
 	}
 	if next := read(snapshot.StateActive, 2); next.Members != nil {
 		t.Errorf("the next statement has members %v", next.Members)
+	}
+}
+
+// Ten thousand applications, and as many statements, come by on fifty slots: what
+// has been is forgotten.
+func TestSessionsAreBounded(t *testing.T) {
+	c := newSessionCache()
+	for i := range int32(10_000) {
+		name := []byte(fmt.Sprintf("application %d", i))
+		c.update(&RawSession{Status: snapshot.SessionFound, Slot: i % 50, Pid: 100 + i, BackendStart: start.Add(time.Duration(i)), ApplicationName: name, Text: name, QueryID: int64(i)}, start)
+	}
+	if len(c.bySlot) != 50 {
+		t.Errorf("%d sessions known of 50 processes", len(c.bySlot))
+	}
+	if s := c.lookup(49, 100+9999); s == nil || s.ApplicationName != "application 9999" {
+		t.Errorf("the last is %+v", s)
+	}
+	if c.clear(); len(c.bySlot) != 0 {
+		t.Error("something is left when nobody waits")
 	}
 }

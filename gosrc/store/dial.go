@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -111,6 +112,7 @@ func sessionParams(t *target) map[string]string {
 		"client_min_messages":                 "error", // nobody reads them
 		"datestyle":                           "ISO",
 		"intervalstyle":                       "postgres",
+		"bytea_output":                        "hex", // pgx reads no other: without it an earlier life's detector stops the writer
 		"timezone":                            "UTC",
 		"quote_all_identifiers":               "off", // names are to be kept as people write them
 		"default_transaction_read_only":       "off",
@@ -123,6 +125,7 @@ func sessionParams(t *target) map[string]string {
 		"debug_print_parse":                   "off",   // these write each statement to the server log
 		"debug_print_rewritten":               "off",
 		"debug_print_plan":                    "off",
+		"log_parameter_max_length_on_error":   "0", // parameters are rows: statements of others among them
 	}
 	for k, v := range t.params {
 		p[k] = v
@@ -163,6 +166,18 @@ func quietParams() map[string]string {
 		"pg_stat_statements.track":      "none",
 		"auto_explain.log_min_duration": "-1",
 	}
+}
+
+// guardParams keep other people's code out of our sessions, which are mostly a
+// superuser's: as a replica, a session fires no trigger and no rule but those that
+// the owner of a table has made ALWAYS, whoever may have been granted TRIGGER on
+// it after checkTables has looked. They need the same rights as quietParams.
+func guardParams(version int) map[string]string {
+	p := map[string]string{"session_replication_role": "replica"}
+	if version >= 170000 {
+		p["event_triggers"] = "off" // a broken login trigger would lock us out
+	}
+	return p
 }
 
 // explicit is every keyword for which pgx has a default of its own, from the
@@ -235,6 +250,7 @@ func connConfig(t *target, srv *config.Server) (*route, error) {
 	}
 	if t.superuser(srv) {
 		maps.Copy(cc.RuntimeParams, quietParams())
+		maps.Copy(cc.RuntimeParams, guardParams(srv.VersionNum))
 		cc.RuntimeParams["role"] = "none" // ALTER ROLE ... SET role is for others
 	}
 	// Statements are few and fixed, but tables may be dropped and made again
@@ -587,6 +603,7 @@ func settle(ctx context.Context, conn *pgx.Conn, r *route, t *target, c *config.
 	}
 	if !t.superuser(&c.Server) {
 		params := quietParams()
+		maps.Copy(params, guardParams(170000)) // what the server does not know is left out
 		if !r.here {
 			maps.Copy(params, versionParams(170000))
 		}
@@ -620,6 +637,16 @@ func settle(ctx context.Context, conn *pgx.Conn, r *route, t *target, c *config.
 		return errTemplate
 	}
 	return nil
+}
+
+// checkAlive reads, without waiting, whether the server has ended the session
+// while we had no use for it. Whoever finds that out by writing to it has pgx
+// send a cancel request after it, of which the server complains in its log.
+func checkAlive(conn *pgx.Conn) error {
+	if conn.IsClosed() {
+		return net.ErrClosed
+	}
+	return conn.PgConn().CheckConn()
 }
 
 // hangUp closes conn within a bound: a server that does not answer must not

@@ -89,6 +89,15 @@
 // what is rolled up. No segment is emptied before its minutes are made, unless
 // there is no room left.
 //
+// # What others do to the tables
+//
+// Somebody may empty, drop, detach or alter a table by hand. That tables are
+// there and attached is asked along with their sizes, and when a session begins.
+// TRUNCATE shows in the file of a leaf, which is read with the ring: then what
+// we know to be in it (actors, the dictionary, open waits) is forgotten. Other
+// changes show as the server's refusal of our rows. All locks are taken before
+// the first row is copied, so a try that meets a lock leaves nothing on the disk.
+//
 // # The extension may be absent
 //
 // Each transaction asks for the extension's row. Not there: state "waiting for

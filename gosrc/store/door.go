@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -17,9 +18,13 @@ var errNoSpareSlot = errors.New("no client slot is free beyond those reserved")
 // errNoAnswer: nobody told us whether a slot is to spare.
 var errNoAnswer = errors.New("the main thread of the worker does not answer")
 
+// errCrowd: sessions that we have taken leave of have not ended.
+var errCrowd = errors.New("earlier sessions of the worker have not ended")
+
 // door is where our sessions enter this server. As superusers they would be
 // given the slots that are reserved for the DBA who comes to end what has taken
-// all others, so nobody passes unless more are free. One at a time, up to
+// all others, so nobody passes unless more are free, and not while too many
+// of our own are stuck. One at a time, up to
 // the moment at which its slot is taken: two could be told of the same one.
 type door struct {
 	ask      func() <-chan bool // nil: nobody to ask, always open
@@ -32,10 +37,43 @@ type door struct {
 	next atomic.Uint32
 }
 
-// ownSessions is far more than there are at one time.
-const ownSessions = 16
+const (
+	// ownSessions is far more than there are at one time.
+	ownSessions = 16
 
-func (d *door) remember(pid uint32) { d.made[d.next.Add(1)%ownSessions].Store(pid) }
+	// maxSessions bounds those that live: one of the writer, two for names, and
+	// some that are about to end. On a disk that stalls, a server process does not
+	// end although we have hung up; if each try made another one, all
+	// client slots would be taken by us in the very moment when they are needed.
+	maxSessions = 6
+)
+
+// remember takes the place of a session that has ended. Called by one goroutine
+// at a time, inside the door.
+func (d *door) remember(pid uint32) {
+	for range ownSessions {
+		slot := &d.made[d.next.Add(1)%ownSessions]
+		if !isAlive(slot.Load()) {
+			slot.Store(pid)
+			return
+		}
+	}
+}
+
+// isCrowded reports whether so many of our sessions live that no more may come.
+func (d *door) isCrowded() bool {
+	n := 0
+	for i := range d.made {
+		if isAlive(d.made[i].Load()) {
+			n++
+		}
+	}
+	return n >= maxSessions
+}
+
+// isAlive reports whether there is a process of that number: it runs on this
+// machine, and as the same user.
+func isAlive(pid uint32) bool { return pid != 0 && syscall.Kill(int(pid), 0) == nil }
 
 // isOurs reports whether the process is, or was of late, a session of ours.
 func (d *door) isOurs(pid uint32) bool {
@@ -73,6 +111,10 @@ func (d *door) enter(ctx context.Context) (leave func(), err error) {
 		return nil, ctx.Err()
 	}
 	leave = func() { <-d.inside }
+	if d.isCrowded() {
+		leave()
+		return nil, errCrowd
+	}
 	timer := time.NewTimer(askTimeout)
 	defer timer.Stop()
 	select {

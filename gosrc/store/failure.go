@@ -96,6 +96,9 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 	case errors.Is(err, errNoSpareSlot):
 		set(StateSlots, "no slot", "no client slot is free beyond those reserved, the writer waits for one",
 			"End a session, or raise max_connections. "+kept)
+	case errors.Is(err, errCrowd):
+		set(StateWriting, "crowd", "sessions of the worker do not end, it makes no more of them",
+			"See what keeps the processes with application_name \"pg_lock_history ...\": a disk that does not answer, or SIGSTOP. "+kept)
 	case errors.Is(err, errNoAnswer):
 		set(StateConnect, "no answer", "the worker is too busy to connect", "It tries again. "+kept)
 	case errors.Is(err, errTemplate):
@@ -120,7 +123,7 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 		m.Detail = ""
 	case errors.Is(err, errNotOurs):
 		set(StateRefused, "not ours", "history tables are not as CREATE EXTENSION made them, nothing is written",
-			"Remove what was added, or run DROP EXTENSION pg_lock_history and CREATE EXTENSION pg_lock_history.")
+			asMade)
 	case errors.Is(err, errNodeTaken):
 		set(StateRefused, "node taken", "pg_lock_history.node_name is used by another server in this history",
 			"Set pg_lock_history.node_name to a name of its own.")
@@ -148,6 +151,8 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 	return f
 }
 
+const asMade = "Undo what was changed by hand, or run DROP EXTENSION pg_lock_history and CREATE EXTENSION pg_lock_history, which begins a new history."
+
 const kept = "Facts are kept in memory meanwhile; pg_lock_history.memory_limit bounds them."
 
 // databaseSetting is where the DBA says in which database the history is.
@@ -160,6 +165,9 @@ func (t *target) databaseSetting() string {
 
 func explainState(pg *pgconn.PgError, t *target, where *attempt, set func(state, key, text, hint string)) {
 	switch code := pg.Code; {
+	case code == "42501" && isFileError(pg): // EROFS, EACCES
+		set(StateWriting, "files closed", "cannot write history, its files may not be written to",
+			"Check the file system and the rights of the files that the server's message names. "+kept)
 	case code == "28P01":
 		set(StateConnect, "password", "the server does not take the password of role "+where.user,
 			"Correct it in the file that passfile in "+t.setting+" names.")
@@ -177,7 +185,7 @@ func explainState(pg *pgconn.PgError, t *target, where *attempt, set func(state,
 			"Choose a database that is no template and has datallowconn, with "+t.databaseSetting()+".")
 	case code == "42501":
 		set(StateRefused, "rights", "the writer's role lacks rights on the history",
-			"Let the user in "+t.setting+" be the owner of the extension, or GRANT it USAGE on schema lock_history and INSERT, SELECT, UPDATE, TRUNCATE on its tables.")
+			"As a superuser run lock_history.grant_writer() for the user in "+t.setting+", in database "+where.database+".")
 	case code == "55P03":
 		set(StateWriting, "locked", "history tables are locked by somebody, waiting for them", kept)
 	case code == "57014":
@@ -186,7 +194,14 @@ func explainState(pg *pgconn.PgError, t *target, where *attempt, set func(state,
 		set(StateConnect, "too many", "the server has no connection to spare for the writer",
 			"Raise max_connections there, or the connection limits of role and database. "+kept)
 	case code == "53100":
-		set(StateWriting, "disk full", "cannot write history, the disk is full", "Free space on the disk. "+kept)
+		set(StateWriting, "disk full", "cannot write history, the disk is full",
+			"Free space on the disk of the database that holds the history; pg_lock_history.max_size bounds what the history takes of it. "+kept)
+	case code == "58030", code == "58P01", code[:2] == "XX" && code != "XX000": // EIO, ENOENT, damaged pages
+		set(StateWriting, "damaged", "cannot write history, its files are damaged or missing",
+			"Check the disk. TRUNCATE gives a table of schema lock_history new files; DROP EXTENSION and CREATE EXTENSION give them to all. "+kept)
+	case code == "42703", code == "42804", code == "22P03", code == "428C9", code[:2] == "23":
+		// A column or constraint is not ours: rows of ours fit into our tables.
+		set(StateRefused, "changed", "history tables have been changed by hand and refuse the rows", asMade)
 	case code == "25006":
 		set(StateWriting, "read only", "the history database is read-only",
 			"Set pg_lock_history.conninfo to a server that can be written to.")
@@ -197,6 +212,16 @@ func explainState(pg *pgconn.PgError, t *target, where *attempt, set func(state,
 	default:
 		set(StateWriting, "sqlstate "+code, "cannot write history", kept)
 	}
+}
+
+// isFileError reports whether the server failed on a file, rather than on a
+// right of the role: both have one SQLSTATE.
+func isFileError(pg *pgconn.PgError) bool {
+	switch pg.File {
+	case "md.c", "fd.c", "xlog.c", "slru.c", "relmapper.c", "copydir.c", "storage.c":
+		return true
+	}
+	return false
 }
 
 func isNet(err error) bool {
@@ -236,6 +261,16 @@ func isRefusal(err error) bool {
 	default:
 		return code == "54000" // a limit of the program
 	}
+}
+
+// isNotLetIn: the server answers, and will not have the writer until somebody
+// does something about it.
+func isNotLetIn(err error) bool {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return false
+	}
+	return pg.Code == "3D000" || strings.HasPrefix(pg.Code, "28") || pg.Code == "55000" && pg.Severity == "FATAL"
 }
 
 // serverEnds: the session was ended from the other side.

@@ -50,6 +50,7 @@ const (
 	keyHome     = "names: home"
 	keyLookUp   = "names: look-up"
 	keyDatabase = "names: database"
+	keyCrowd    = "names: crowd"
 )
 
 type nameKind uint8
@@ -431,6 +432,7 @@ type namer struct {
 	*Names
 	home    *pgx.Conn // nil while not connected
 	homeOID uint32
+	homeWay string               // settings by which home is found
 	blocked map[uint32]time.Time // databases not to be tried before; 0 is home
 }
 
@@ -480,25 +482,35 @@ func (r *namer) lookUp(ctx context.Context) {
 		r.roundDone()
 	}()
 
-	if err := r.enterHome(ctx); err != nil {
-		r.complain(report.Warning, keyHome, "cannot look up names of tables and roles, their numbers are shown", err)
-		return
-	}
-	here, elsewhere := r.split(keys)
-	// Databases whose names we need, and those that we are to visit.
-	for db := range elsewhere {
-		here = append(here, databaseKey(db))
-	}
-	visits, err := r.shared(ctx, here, found)
-	if err == nil {
-		err = local(ctx, r.home, here, found)
-	}
-	if err != nil {
+	var here []nameKey
+	var elsewhere map[uint32][]nameKey
+	var visits map[uint32]string
+	for again := false; ; again = true {
+		if err := r.enterHome(ctx); err != nil {
+			r.complain(report.Warning, keyHome, "cannot look up names of tables and roles, their numbers are shown", err)
+			return
+		}
+		here, elsewhere = r.split(keys)
+		// Databases whose names we need, and those that we are to visit.
+		for db := range elsewhere {
+			here = append(here, databaseKey(db))
+		}
+		var err error
+		visits, err = r.shared(ctx, here, found)
+		if err == nil {
+			err = local(ctx, r.home, here, found)
+		}
+		if err == nil {
+			break
+		}
 		r.leaveHome()
-		r.complain(report.Info, keyLookUp, "cannot look up names", err)
-		return
+		if again || !serverEnds(err) { // else somebody has ended the session
+			r.complain(report.Info, keyLookUp, "cannot look up names", err)
+			return
+		}
 	}
 	r.log.Over(keyHome)
+	r.log.Over(keyCrowd)
 	r.log.Over(keyLookUp)
 	for db, keys := range elsewhere {
 		if ctx.Err() != nil {
@@ -526,7 +538,13 @@ func (r *namer) split(keys []nameKey) (here []nameKey, elsewhere map[uint32][]na
 // enterHome connects to the history's database, or else to postgres, for what
 // is shared. Never to a template: CREATE DATABASE would fail.
 func (r *namer) enterHome(ctx context.Context) error {
-	if r.home != nil && !r.home.IsClosed() {
+	cfg := r.config()
+	if way := cfg.LocalConnInfo + "\x00" + cfg.Database; way != r.homeWay {
+		r.leaveHome() // and what failed with the old settings deserves a new try
+		clear(r.blocked)
+		r.homeWay = way
+	}
+	if r.home != nil && checkAlive(r.home) == nil {
 		return nil
 	}
 	r.home = nil
@@ -535,7 +553,6 @@ func (r *namer) enterHome(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, roundTimeout)
 	defer cancel()
-	cfg := r.config()
 	var err error
 	for _, database := range []string{cfg.Database, "postgres"} {
 		r.home, err = dial(ctx, r.door, namesTarget(cfg, database), cfg)
@@ -711,15 +728,20 @@ func (r *namer) visit(ctx context.Context, db uint32, datname string, keys []nam
 		clear(r.blocked)
 	}
 	r.blocked[db] = time.Now().Add(databaseBackoff)
-	if sqlState(err) != "3D000" { // dropped in the meantime: nothing to tell
+	switch sqlState(err) {
+	case "3D000", "57P01": // dropped in the meantime, by force too: nothing to tell
+	default:
 		r.complain(report.Info, keyDatabase, fmt.Sprintf("cannot look up names in database %q, numbers are shown", datname), err)
 	}
 }
 
 // complain tells of trouble; the log tells it once until it is over.
 func (r *namer) complain(level report.Level, key, text string, err error) {
-	if errors.Is(err, errLater) || errors.Is(err, context.Canceled) {
-		return
+	if errors.Is(err, errLater) || errors.Is(err, context.Canceled) || sqlState(err) == "57P03" {
+		return // 57P03: the server starts or stops
+	}
+	if errors.Is(err, errCrowd) { // of its own: what led to it may have been told already
+		level, key, text = report.Warning, keyCrowd, "cannot look up names, no more sessions are made"
 	}
 	r.log.Add(report.Message{Level: level, Key: key, Text: text, Detail: cut(err.Error(), maxDetailBytes),
 		Hint: "It is tried again. pg_lock_history.local_conninfo says how this server is reached."})

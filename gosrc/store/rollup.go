@@ -132,11 +132,7 @@ func (s *session) rollUp(ctx context.Context, seg int, c *config.Config) (done b
 	if done {
 		s.rows[seg].Rolled = true
 		for minutes := range minuteSegments {
-			for _, leaf := range minuteLeaves {
-				if _, err := s.conn.Exec(ctx, `ANALYZE (SKIP_LOCKED) lock_history.`+leafName(leaf, minutes)); err != nil {
-					return true, nil // a broken session shows at the next write
-				}
-			}
+			s.analyze(ctx, minutes)
 		}
 	}
 	return done, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -174,11 +175,12 @@ func (r *rowSet) copyInto(ctx context.Context, tx pgx.Tx, seg int) error {
 	for _, row := range r.actors {
 		actors = append(actors, row)
 	}
+	r.tables["actor"] = actors
+	if err := r.lock(ctx, tx, seg); err != nil {
+		return err
+	}
 	for _, leaf := range leaves {
 		rows := r.tables[leaf]
-		if leaf == "actor" {
-			rows = actors
-		}
 		if len(rows) == 0 {
 			continue
 		}
@@ -193,6 +195,25 @@ func (r *rowSet) copyInto(ctx context.Context, tx pgx.Tx, seg int) error {
 		if n != int64(len(rows)) {
 			return fmt.Errorf("copy into lock_history.%s: %d of %d rows arrived", name, n, len(rows))
 		}
+	}
+	return nil
+}
+
+// lock takes all the locks that copying needs. What was copied before somebody
+// else's lock is met stays on the disk, dead, until the segment is emptied: with
+// each try the ring would grow.
+func (r *rowSet) lock(ctx context.Context, tx pgx.Tx, seg int) error {
+	var tables []string
+	for _, leaf := range leaves {
+		if len(r.tables[leaf]) > 0 {
+			tables = append(tables, "lock_history."+leafName(leaf, seg))
+		}
+	}
+	if len(tables) < 2 {
+		return nil
+	}
+	if _, err := tx.Exec(ctx, `LOCK TABLE `+strings.Join(tables, ", ")+` IN ROW EXCLUSIVE MODE`); err != nil {
+		return fmt.Errorf("lock segment %d: %w", seg, err)
 	}
 	return nil
 }

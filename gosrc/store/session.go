@@ -50,6 +50,7 @@ type session struct {
 	place     place
 	missed    *history.Gap // what went elsewhere before this session; nil when written
 	rows      ring.Rows
+	files     [ring.Segments]segmentFiles
 	encode    func(string) string // makes valid UTF-8 fit the database's encoding
 
 	actors    map[int64]struct{} // known to be in the current segment
@@ -73,6 +74,10 @@ type session struct {
 	rowsHere  int64
 	analyzeAt int64
 }
+
+// files are the files of those leaves of a segment of whose rows we remember
+// that they are there. TRUNCATE gives them others, and so does VACUUM FULL. All 0: not known.
+type segmentFiles struct{ actor, dim, open uint32 }
 
 // size estimates what the ring takes.
 func (s *session) size() ring.Size {
@@ -157,7 +162,8 @@ func findExtension(ctx context.Context, conn *pgx.Conn) (extension, error) {
 }
 
 // checkTables refuses tables through which somebody else's code could run with
-// the rights of the writer, which usually is a superuser.
+// the rights of the writer, which usually is a superuser. An owner who has fewer
+// rights could add such code at any time after we have looked.
 func checkTables(ctx context.Context, conn *pgx.Conn) error {
 	names := []string{"node", "run", "ring", "detector", "minute_ring", "minute_gap"}
 	for _, leaf := range leaves {
@@ -172,31 +178,34 @@ func checkTables(ctx context.Context, conn *pgx.Conn) error {
 			names = append(names, leafName(leaf, seg))
 		}
 	}
-	var found int
 	var bad *string
 	err := conn.QueryRow(ctx, `
-		SELECT pg_catalog.count(*)::int,
-		       pg_catalog.min(c.relname::text || CASE
+		SELECT pg_catalog.min(w.name || CASE
+		           WHEN c.oid IS NULL THEN ' is missing'
 		           WHEN c.relowner <> e.extowner THEN ' has another owner'
+		           WHEN me.rolsuper AND NOT o.rolsuper THEN ' belongs to role ' || pg_catalog.quote_ident(o.rolname) || ', which is no superuser as the writer is (REASSIGN OWNED BY ' || pg_catalog.quote_ident(o.rolname) || ' TO ' || pg_catalog.quote_ident(me.rolname) || ')'
 		           WHEN c.relhasrules THEN ' has a rule'
 		           WHEN c.relrowsecurity THEN ' has row security'
+		           WHEN w.name ~ '_[0-7]$' AND NOT c.relispartition THEN ' is detached'
 		           ELSE ' has a trigger' END)
-		           FILTER (WHERE c.relowner <> e.extowner OR c.relhasrules OR c.relrowsecurity
+		           FILTER (WHERE c.oid IS NULL OR c.relowner <> e.extowner OR me.rolsuper AND NOT o.rolsuper OR c.relhasrules OR c.relrowsecurity
+		                      OR w.name ~ '_[0-7]$' AND NOT c.relispartition
 		                      OR EXISTS (SELECT FROM pg_catalog.pg_trigger AS t
 		                                  WHERE t.tgrelid = c.oid AND NOT t.tgisinternal))
-		  FROM pg_catalog.pg_class AS c
-		  JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace AND n.nspname = 'lock_history'
+		  FROM pg_catalog.unnest($1::text[]) AS w(name)
 		 CROSS JOIN pg_catalog.pg_extension AS e
-		 WHERE e.extname = 'pg_lock_history' AND c.relkind IN ('r', 'p') AND c.relname = ANY ($1::text[])`,
-		names).Scan(&found, &bad)
+		  JOIN pg_catalog.pg_roles AS me ON me.rolname = current_user
+		  LEFT JOIN (SELECT t.* FROM pg_catalog.pg_class AS t
+		               JOIN pg_catalog.pg_namespace AS n ON n.oid = t.relnamespace AND n.nspname = 'lock_history'
+		              WHERE t.relkind IN ('r', 'p')) AS c ON c.relname = w.name::name
+		  LEFT JOIN pg_catalog.pg_roles AS o ON o.oid = c.relowner
+		 WHERE e.extname = 'pg_lock_history'`,
+		names).Scan(&bad)
 	if err != nil {
 		return fmt.Errorf("check the history tables: %w", err)
 	}
 	if bad != nil {
 		return fmt.Errorf("%w: lock_history.%s", errNotOurs, *bad)
-	}
-	if found != len(names) {
-		return fmt.Errorf("%w: %d of %d tables are there", errNotOurs, found, len(names))
 	}
 	return nil
 }
@@ -344,21 +353,26 @@ func makeRun(ctx context.Context, db interface {
 
 func (s *session) readRing(ctx context.Context) error {
 	rows, err := s.conn.Query(ctx, `
-		SELECT seg, round, opened_at, closed_at, is_empty, is_rolled FROM lock_history.ring`)
+		SELECT seg, round, opened_at, closed_at, is_empty, is_rolled,
+		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.actor_' || seg)), 0),
+		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.dim_' || seg)), 0),
+		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.open_' || seg)), 0)
+		  FROM lock_history.ring`)
 	if err != nil {
 		return fmt.Errorf("read the ring: %w", err)
 	}
 	var seg int
 	var r ring.Row
+	var f segmentFiles
 	var opened, closed *time.Time
 	n := 0
-	_, err = pgx.ForEachRow(rows, []any{&seg, &r.Round, &opened, &closed, &r.Empty, &r.Rolled}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&seg, &r.Round, &opened, &closed, &r.Empty, &r.Rolled, &f.actor, &f.dim, &f.open}, func() error {
 		if seg < 0 || seg >= ring.Segments {
 			return fmt.Errorf("%w: ring has a segment %d", errNotOurs, seg)
 		}
 		n++
 		r.OpenedAt, r.ClosedAt = micros(opened), micros(closed)
-		s.rows[seg] = r
+		s.rows[seg], s.files[seg] = r, f
 		return nil
 	})
 	if err != nil {

@@ -25,6 +25,9 @@ const (
 	// After a failure the writer tries again, soon at first.
 	backoffFirst = 100 * time.Millisecond
 	backoffLast  = 5 * time.Second
+	// The server logs each time that it does not let somebody in. A reload, or
+	// CREATE EXTENSION, has it tried at once.
+	backoffRefused = 30 * time.Second
 
 	// extensionPoll is how often an absent extension is looked for; CREATE
 	// EXTENSION on this server pokes us, so this is for histories elsewhere.
@@ -38,14 +41,19 @@ const (
 	// heartbeatIdle is how often an idle node says that it lives.
 	heartbeatIdle = 15 * time.Minute
 
+	// stuckAfter is past every timeout that the server keeps for us.
+	stuckAfter = 40 * time.Second
+	keyStuck   = "store: stuck"
+
 	// maxRefusals is how often rows are offered that the server says are wrong,
 	// rather than that it cannot write now.
 	maxRefusals = 3
 
 	// What is left to write may hold up the end of the worker, and a smart
-	// shutdown, for so long.
+	// shutdown, for so long. That one has waited already until it was seen
+	// (LOOK_AROUND_NS in the shim); what is not written goes to the spill file.
 	endGrace  = 300 * time.Millisecond
-	stopGrace = 500 * time.Millisecond
+	stopGrace = 200 * time.Millisecond
 )
 
 // Options are what a Store works with. The callbacks are called on goroutines
@@ -76,7 +84,7 @@ type Status struct {
 	LastErrorAt    snapshot.Micros
 	Hint           string
 	RowsWritten    uint64
-	RowsDropped    uint64
+	RowsDropped    uint64 // beside those that the queue has not told yet
 	NoticesDropped uint64 // notifications that did not go through
 	Errors         uint64
 	RingSegment    int // the one that is written to, -1 when not known
@@ -99,6 +107,7 @@ type Store struct {
 	status      atomic.Pointer[Status]
 	rewriteOpen atomic.Bool
 	detector    atomic.Pointer[[]byte] // what DetectorState returns
+	stuckAfter  time.Duration          // shorter in tests; written before Run
 
 	configured chan struct{} // capacity 1, as poked
 	poked      chan struct{}
@@ -112,7 +121,7 @@ type Store struct {
 // New returns a store that does nothing until Run.
 func New(o Options) *Store {
 	s := &Store{
-		queue: o.Queue, log: o.Log, flushed: o.Flushed, wake: o.Wake,
+		queue: o.Queue, log: o.Log, flushed: o.Flushed, wake: o.Wake, stuckAfter: stuckAfter,
 		earlier: o.Earlier, restored: o.Restored,
 		configured: make(chan struct{}, 1),
 		poked:      make(chan struct{}, 1),
@@ -217,6 +226,7 @@ type writer struct {
 	absent  bool         // the extension is
 	away    bool         // facts may have gone elsewhere, or nowhere, since these tables were last written to
 	fetched bool         // the detector's state has been read
+	cut     bool         // the last session was ended from the other side, and nothing was written since
 	entered bool         // the runs up to ours are in the tables
 	settled bool         // nothing of earlier lives is left, and that was said
 	ending  bool         // the last things are being written
@@ -329,7 +339,7 @@ func (w *writer) step(ctx context.Context) {
 		return
 	}
 	if w.session == nil {
-		if err := w.open(ctx); err != nil {
+		if err := w.watched(func() error { return w.open(ctx) }); err != nil {
 			w.fail(err, "connect")
 			return
 		}
@@ -342,13 +352,44 @@ func (w *writer) step(ctx context.Context) {
 		if w.hand == nil {
 			return
 		}
-		if err := w.write(ctx); err != nil {
+		if err := w.watched(func() error { return w.write(ctx) }); err != nil {
 			w.fail(err, "write")
 			return
 		}
 		w.publish()
 	}
 	w.rollUp(ctx)
+}
+
+// watched says so when what is tried goes on for longer than the server's own
+// timeouts allow, as on a disk that does not answer: then nobody else can. The
+// session is waited for all the same; to leave it would free nothing in the
+// server, and a new one would be stuck, too.
+func (w *writer) watched(try func() error) error {
+	told := make(chan struct{})
+	timer := time.AfterFunc(w.stuckAfter, func() {
+		defer close(told)
+		m := report.Message{Level: report.Warning, Key: keyStuck,
+			Text: fmt.Sprintf("the server has not answered the writer for %s, its disk may be stalled", w.stuckAfter),
+			Hint: "See what the session \"" + writerName + "\" is doing. " + kept}
+		w.log.Add(m)
+		// The writer cannot: it waits. When it comes back, what it publishes stands.
+		old := w.status.Load()
+		st := *old
+		st.State, st.LastError, st.LastErrorAt, st.Hint = StateWriting, m.Text, snapshot.FromTime(time.Now()), m.Hint
+		st.Errors++
+		if w.status.CompareAndSwap(old, &st) {
+			w.wake()
+		}
+	})
+	defer func() {
+		if !timer.Stop() {
+			<-told
+			w.reported[keyStuck] = true // until the next success
+			w.st.Errors++
+		}
+	}()
+	return try()
 }
 
 // recheck looks whether the extension is still the one we know.
@@ -468,6 +509,15 @@ func (w *writer) fail(err error, action string) {
 		w.disconnect() // a shutdown does not wait for us, and need not hear of it
 		return
 	}
+	if w.session != nil && serverEnds(err) && !w.cut {
+		// By somebody's hand, with a DROP DATABASE, or by a stop of the server that
+		// we have not heard of yet: what there is to tell, the next try will tell.
+		w.cut = true
+		w.st.Errors++
+		w.disconnect()
+		w.delay()
+		return
+	}
 	// After an error of one statement the session is good, after any other
 	// it may not be.
 	if w.session != nil && (sqlState(err) == "" || w.session.conn.IsClosed()) {
@@ -490,11 +540,17 @@ func (w *writer) fail(err error, action string) {
 			w.drop(w.hand, history.GapWriterBlocked, "the server refused the rows, see the server log")
 		}
 	}
-	w.delay()
+	if isNotLetIn(err) {
+		w.delayUpTo(backoffRefused)
+	} else {
+		w.delayUpTo(backoffLast)
+	}
 }
 
-func (w *writer) delay() {
-	w.backoff = min(max(2*w.backoff, backoffFirst), backoffLast)
+func (w *writer) delay() { w.delayUpTo(backoffLast) }
+
+func (w *writer) delayUpTo(last time.Duration) {
+	w.backoff = min(max(2*w.backoff, backoffFirst), last)
 	w.retryAt = time.Now().Add(w.backoff)
 }
 
@@ -525,6 +581,7 @@ func (w *writer) take() {
 		w.addGap(lostGap(lost))
 		w.rewriteOpen.Store(true) // waits that were to be written as open are among them
 		w.lose(lost.Began, lost.Ended)
+		w.publish() // the queue does not count them any more
 	}
 	if len(items) == 0 {
 		return
@@ -570,7 +627,7 @@ func (w *writer) addGap(g history.Gap) {
 // done lets go of the hand: all of it is in the tables, or needs not be.
 func (w *writer) done() {
 	h := w.hand
-	w.hand = nil
+	w.hand, w.cut = nil, false
 	w.queue.Release(h.items)
 	w.note(h)
 	w.lastComplete = h.complete

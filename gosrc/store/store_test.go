@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -301,6 +302,35 @@ func TestDoor(t *testing.T) {
 		}
 		leave()
 	})
+	t.Run("not while our own do not end", func(t *testing.T) {
+		d := newDoor(answer(true), make(chan struct{}))
+		for range maxSessions {
+			stuck := exec.Command("sleep", "600")
+			if err := stuck.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = stuck.Process.Kill(); _ = stuck.Wait() })
+			leave, err := d.enter(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			d.remember(uint32(stuck.Process.Pid))
+			leave()
+			defer func() {
+				_ = stuck.Process.Kill()
+				_ = stuck.Wait()
+				leave, err := d.enter(t.Context())
+				if err != nil {
+					t.Errorf("one has ended, and the next is not let in: %v", err)
+					return
+				}
+				leave()
+			}()
+		}
+		if _, err := d.enter(t.Context()); !errors.Is(err, errCrowd) {
+			t.Errorf("error %v, want %v", err, errCrowd)
+		}
+	})
 	t.Run("at the end", func(t *testing.T) {
 		over := make(chan struct{})
 		close(over)
@@ -361,10 +391,16 @@ func TestExplain(t *testing.T) {
 		{"published", &publishedError{publication: "all of it"}, StatePublished, []string{`"all of it"`, "pg_lock_history.allow_published", "pg_lock_history.database", "kept in memory"}},
 		{"no database", pg("FATAL", "3D000"), StateConnect, []string{`"hist"`, "pg_lock_history.database"}},
 		{"datallowconn", pg("FATAL", "55000"), StateConnect, []string{"datallowconn"}},
-		{"rights", pg("ERROR", "42501"), StateRefused, []string{"GRANT"}},
+		{"rights", pg("ERROR", "42501"), StateRefused, []string{"grant_writer"}},
 		{"locked", pg("ERROR", "55P03"), StateWriting, []string{"locked by somebody", "kept in memory"}},
 		{"too many", pg("FATAL", "53300"), StateConnect, []string{"max_connections"}},
 		{"disk full", pg("ERROR", "53100"), StateWriting, []string{"disk is full"}},
+		{"read-only file system", fmt.Errorf("write: %w", &pgconn.PgError{Severity: "ERROR", Code: "42501", File: "md.c", Routine: "mdopenfork", Message: "could not open file \"base/5/1\": Read-only file system"}),
+			StateWriting, []string{"files may not be written to", "base/5/1", "file system", "kept in memory"}},
+		{"input or output", pg("ERROR", "58030"), StateWriting, []string{"damaged or missing", "TRUNCATE"}},
+		{"damaged page", pg("ERROR", "XX001"), StateWriting, []string{"damaged or missing", "TRUNCATE"}},
+		{"no such column", pg("ERROR", "42703"), StateRefused, []string{"changed by hand", "DROP EXTENSION"}},
+		{"not null", pg("ERROR", "23502"), StateRefused, []string{"changed by hand", "what the server said"}},
 		{"read only", pg("ERROR", "25006"), StateWriting, []string{"read-only", "pg_lock_history.conninfo"}},
 		{"older", &versionError{"1.9", "1.10"}, StateVersion, []string{"1.9", "1.10", "ALTER EXTENSION pg_lock_history UPDATE", "hist"}},
 		{"newer", &versionError{"1.10", "1.9"}, StateVersion, []string{"1.9", "Install the libraries of version 1.10", "restart"}},
@@ -430,6 +466,38 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 	if len(n.pending) != maxNames {
 		t.Errorf("%d are pending, want %d", len(n.pending), maxNames)
+	}
+}
+
+// A segment tells so many statements apart, then roles and databases no more.
+func TestDimensionsAreBounded(t *testing.T) {
+	n := newDimensions()
+	kinds := make(map[int32]bool)
+	for i := range 2 * maxDims {
+		kinds[n.id(dimension{kind: loadDim, eventType: "IO", event: fmt.Sprint("event ", i%20), database: uint32(i), role: uint32(i), queryID: int64(i + 1)})] = true
+	}
+	if len(n.ids) > maxDims+20 || len(kinds) != len(n.ids) || int(n.last) != len(n.ids) {
+		t.Errorf("%d told apart, %d numbers, the last is %d; want at most %d", len(n.ids), len(kinds), n.last, maxDims+20)
+	}
+	known := dimension{kind: loadDim, eventType: "IO", event: "event 0", queryID: 1}
+	if n.id(known) != n.id(known) {
+		t.Error("one thing has two numbers")
+	}
+}
+
+func TestActorsAreBounded(t *testing.T) {
+	s := &session{actors: make(map[int64]struct{})}
+	for i := range int64(30) {
+		r := &rowSet{actors: make(map[int64][]any)}
+		for j := range int64(9000) {
+			r.actors[i*9000+j] = nil
+		}
+		if s.remember(r); len(s.actors) > maxActors {
+			t.Fatalf("%d actors remembered, want at most %d", len(s.actors), maxActors)
+		}
+		if _, ok := s.actors[i*9000+8999]; !ok {
+			t.Fatal("the newest are not remembered")
+		}
 	}
 }
 

@@ -105,7 +105,7 @@ func (s *session) emptySegment(ctx context.Context, seg int, c *config.Config) (
 	})
 	switch {
 	case err == nil:
-		s.rows[seg].Empty, s.rows[seg].Rolled, s.measureAt = true, true, time.Time{}
+		s.rows[seg].Empty, s.rows[seg].Rolled, s.files[seg], s.measureAt = true, true, segmentFiles{}, time.Time{}
 		return true, nil
 	case isLocked(err):
 		return false, nil
@@ -166,17 +166,17 @@ func (s *session) advanced(d ring.Decision, h *hand) {
 	s.rowsHere, s.analyzeAt = 0, analyzeFirst
 }
 
-// analyze gives a segment its statistics. Whoever holds a lock on it is
+// analyze gives a segment its statistics, by a function of the extension's owner:
+// a writer that does not own the tables may not. Whoever holds a lock on them is
 // not waited for; without statistics reading is slower, no more.
 func (s *session) analyze(ctx context.Context, seg int) {
-	for _, leaf := range leaves {
-		if _, err := s.conn.Exec(ctx, `ANALYZE (SKIP_LOCKED) lock_history.`+leafName(leaf, seg)); err != nil {
-			return // a broken session shows at the next write
-		}
-	}
+	// A broken session shows at the next write.
+	_, _ = s.conn.Exec(ctx, `SELECT lock_history.analyze_segment($1::int)`, seg)
 }
 
-// measure asks for the size of the ring when it is time to.
+// measure asks for the size of the ring when it is time to, and finds out on
+// the way whether all of it is still there: a table that was dropped by hand
+// would else be missed only when its segment comes round.
 func (s *session) measure(ctx context.Context, c *config.Config) error {
 	limit := min(measureBytes, ringSettings(c).ShareSize()/sizeShare)
 	if time.Now().Before(s.measureAt) && s.written < limit {
@@ -199,16 +199,22 @@ func (s *session) measure(ctx context.Context, c *config.Config) error {
 		}
 	}
 	var size ring.Size
+	var missing *string
 	err := s.conn.QueryRow(ctx, `
-		SELECT coalesce(pg_catalog.sum(t.size) FILTER (WHERE t.relname = ANY ($2::text[])), 0)::bigint,
-		       coalesce(pg_catalog.sum(t.size), 0)::bigint
-		  FROM (SELECT c.relname, pg_catalog.pg_total_relation_size(c.oid) AS size
-		          FROM pg_catalog.pg_class AS c
-		          JOIN pg_catalog.pg_namespace AS n ON n.oid = c.relnamespace
-		         WHERE n.nspname = 'lock_history' AND c.relname = ANY ($1::text[])) AS t`, all, open).
-		Scan(&size.Current, &size.Total)
+		SELECT coalesce(pg_catalog.sum(t.size) FILTER (WHERE t.name = ANY ($2::text[])), 0)::bigint,
+		       coalesce(pg_catalog.sum(t.size), 0)::bigint,
+		       pg_catalog.min(t.name) FILTER (WHERE NOT t.is_there)
+		  FROM (SELECT w.name, coalesce(c.relispartition, false) AS is_there, pg_catalog.pg_total_relation_size(c.oid) AS size
+		          FROM pg_catalog.unnest($1::text[]) AS w(name)
+		          LEFT JOIN pg_catalog.pg_class AS c
+		            ON c.relname = w.name::name
+		           AND c.relnamespace = (SELECT n.oid FROM pg_catalog.pg_namespace AS n WHERE n.nspname = 'lock_history')) AS t`, all, open).
+		Scan(&size.Current, &size.Total, &missing)
 	if err != nil {
 		return fmt.Errorf("ask for the size of the ring: %w", err)
+	}
+	if missing != nil {
+		return fmt.Errorf("%w: lock_history.%s is missing or detached", errNotOurs, *missing)
 	}
 	s.measured, s.written, s.measureAt = size, 0, time.Now().Add(measurePeriod)
 	return nil

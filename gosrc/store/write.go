@@ -45,6 +45,9 @@ func (w *writer) write(ctx context.Context) error {
 		w.succeeded()
 		return nil
 	}
+	if err := checkAlive(s.conn); err != nil {
+		return err
+	}
 	if !h.named {
 		keys := wantedNames(h)
 		w.names.resolve(ctx, keys, nameWait, w.stopping)
@@ -52,8 +55,12 @@ func (w *writer) write(ctx context.Context) error {
 		h.named = true
 	}
 
-	if err := s.look(ctx, w.cfg); err != nil {
+	emptied, err := s.look(ctx, w.cfg)
+	if err != nil {
 		return err
+	}
+	if emptied {
+		w.rewriteOpen.Store(true)
 	}
 	if h.run != 0 {
 		if err := s.learnKnown(ctx, h, w.cfg.FlushPeriod); err != nil {
@@ -227,25 +234,32 @@ func (w *writer) hold(h *hand, held bool) {
 }
 
 // look learns what may have changed since the last transaction: by DROP and
-// CREATE EXTENSION, by other nodes, by our own writing.
-func (s *session) look(ctx context.Context, c *config.Config) error {
+// CREATE EXTENSION, by other nodes, by our own writing. It reports whether the
+// current segment has been emptied by hand.
+func (s *session) look(ctx context.Context, c *config.Config) (emptied bool, err error) {
 	ext, err := findExtension(ctx, s.conn)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if ext != s.ext {
-		return errRecreated
+		return false, errRecreated
 	}
 	current := ring.Current(&s.rows)
-	if err := s.readRing(ctx); err != nil {
-		return err
+	var before segmentFiles
+	if current >= 0 {
+		before = s.files[current]
 	}
-	if now := ring.Current(&s.rows); now != current { // another node went on, or reset()
+	if err := s.readRing(ctx); err != nil {
+		return false, err
+	}
+	now := ring.Current(&s.rows)
+	emptied = now == current && before != (segmentFiles{}) && before != s.files[now]
+	if now != current || emptied { // another node went on, or reset()
 		clear(s.actors)
 		s.dims = nil
 		s.measureAt = time.Time{}
 	}
-	return s.measure(ctx, c)
+	return emptied, s.measure(ctx, c)
 }
 
 // beat raises the batch number, provided nobody else did.

@@ -104,7 +104,7 @@ func run(table *probe.Table) error {
 	if err != nil {
 		return fmt.Errorf("read the conflict table: %w", err)
 	}
-	debug.SetMemoryLimit(cfg.MemoryLimit) // soft; the queue is what is bounded
+	limitMemory(cfg)
 
 	wake := table.Waker()
 	log := report.New(wake)

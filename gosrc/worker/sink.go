@@ -1,6 +1,7 @@
 package main
 
 import (
+	"runtime/debug"
 	"sync/atomic"
 	"time"
 
@@ -17,6 +18,10 @@ import (
 
 // maxAge bounds how long facts are kept while the writer cannot write.
 const maxAge = time.Minute
+
+// limitMemory has the collector work harder near the limit. It is soft: the
+// queue is what is bounded.
+func limitMemory(c config.Config) { debug.SetMemoryLimit(c.MemoryLimit) }
 
 // queueBytes leaves half of the memory to everything that is not queued facts.
 func queueBytes(c config.Config) int64 { return c.MemoryLimit / 2 }
@@ -113,6 +118,7 @@ func (s *sink) TellSlot(spare bool) {
 
 func (s *sink) Configure(c config.Config) {
 	s.cfg = c
+	limitMemory(c)
 	s.queue.SetLimit(s.limit())
 	s.store.Configure(c)
 }
@@ -133,6 +139,7 @@ func (s *sink) Status() sampler.SinkStatus {
 		Errors:      int64(st.Errors),
 		RowsWritten: int64(st.RowsWritten),
 		RowsDropped: int64(st.RowsDropped),
+		Dropping:    s.queue.Dropped(),
 		Ticket:      s.ticket.Load(),
 	}
 }

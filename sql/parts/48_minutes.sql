@@ -11,7 +11,7 @@
 -- finds them, so that it can be joined (null is equal to null in it).
 CREATE FUNCTION lock_history.roll_up(seg smallint, into_seg smallint, step interval, most integer DEFAULT 200)
 RETURNS boolean
-LANGUAGE plpgsql VOLATILE
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER -- for a writer that may not read
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_custom_plan
 SET jit = off

@@ -54,6 +54,28 @@ CREATE EXTENSION pg_lock_history;
 DROP SCHEMA lock_history;
 CREATE EXTENSION pg_lock_history;
 DROP EXTENSION pg_lock_history;
+-- nor does it matter what its creator gives to others by default
+CREATE ROLE regress_plh_app;
+ALTER DEFAULT PRIVILEGES GRANT ALL ON TABLES TO regress_plh_app, PUBLIC;
+ALTER DEFAULT PRIVILEGES GRANT ALL ON SEQUENCES TO regress_plh_app, PUBLIC;
+ALTER DEFAULT PRIVILEGES GRANT ALL ON FUNCTIONS TO regress_plh_app;
+ALTER DEFAULT PRIVILEGES GRANT ALL ON TYPES TO regress_plh_app;
+ALTER DEFAULT PRIVILEGES GRANT ALL ON SCHEMAS TO regress_plh_app, PUBLIC;
+CREATE EXTENSION pg_lock_history;
+ALTER DEFAULT PRIVILEGES REVOKE ALL ON TABLES FROM regress_plh_app, PUBLIC;
+ALTER DEFAULT PRIVILEGES REVOKE ALL ON SEQUENCES FROM regress_plh_app, PUBLIC;
+ALTER DEFAULT PRIVILEGES REVOKE ALL ON FUNCTIONS FROM regress_plh_app;
+ALTER DEFAULT PRIVILEGES REVOKE ALL ON TYPES FROM regress_plh_app;
+ALTER DEFAULT PRIVILEGES REVOKE ALL ON SCHEMAS FROM regress_plh_app, PUBLIC;
+SELECT a.kind, a.grantee::regrole AS granted_to, count(*) > 0 AS some
+FROM (SELECT 'schema' AS kind, x.grantee, x.grantor FROM pg_namespace AS n, aclexplode(n.nspacl) AS x WHERE n.nspname = 'lock_history'
+      UNION ALL SELECT 'relation', x.grantee, x.grantor FROM pg_class AS c, aclexplode(c.relacl) AS x WHERE c.relnamespace = 'lock_history'::regnamespace
+      UNION ALL SELECT 'routine', x.grantee, x.grantor FROM pg_proc AS p, aclexplode(p.proacl) AS x WHERE p.pronamespace = 'lock_history'::regnamespace
+      UNION ALL SELECT 'type', x.grantee, x.grantor FROM pg_type AS t, aclexplode(t.typacl) AS x WHERE t.typnamespace = 'lock_history'::regnamespace) AS a
+WHERE a.grantee <> a.grantor
+GROUP BY 1, 2 ORDER BY 1, 2;
+DROP EXTENSION pg_lock_history;
+DROP ROLE regress_plh_app;
 -- nor are operators and functions that somebody else made ready: they would run with the rights of each reader
 CREATE FUNCTION public.times(integer, interval) RETURNS interval LANGUAGE sql AS $$ SELECT $2 $$;
 CREATE OPERATOR public.* (LEFTARG = integer, RIGHTARG = interval, FUNCTION = public.times);

@@ -24,6 +24,14 @@ INSERT INTO lock_history.deadlock_0 (seg, node_id, run, at, deadlock_id, member,
 INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, wait_event_type, wait_event, usesysid, usename, query_id)
 VALUES (0, :n, 1, 1, 'CPU', 'CPU', 'regress_plh_own'::regrole, 'regress_plh_own', 424242), (0, :n, 2, 1, 'CPU', 'own text', 'regress_plh_reader'::regrole, 'regress_plh_reader', 434343);
 INSERT INTO lock_history.second (seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms) VALUES (0, :n, 1, pg_temp.t(13), 1000, 4, 2, 1, 0, '{1,2}', '{1000,1000}');
+INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, datid, datname, usesysid, usename, query_id)
+VALUES (0, :n, 3, 4, 1, 'd', 'regress_plh_own'::regrole, 'regress_plh_own', 424242), (0, :n, 4, 5, 1, 'd', NULL, NULL, NULL);
+INSERT INTO lock_history.fastpath (seg, node_id, run, at, server_version_num, max_locks, slots, dims, sessions, slots_max, sessions_full, spilled_max)
+VALUES (0, :n, 1, pg_temp.t(13), 150000, 64, 16, '{4}', '{1}', '{16}', '{1}', '{5}');
+INSERT INTO lock_history.hungry (seg, node_id, run, at, last_at, server_version_num, max_locks, slots, dims, locks_max, slots_max, spilled_max, looks, looks_full, sessions)
+VALUES (0, :n, 1, pg_temp.t(13), pg_temp.t(14), 150000, 64, 16, '{3}', '{21}', '{16}', '{5}', '{9}', '{9}', '{1}');
+INSERT INTO lock_history.anomaly (seg, node_id, run, written_at, started_at, detected_at, ended_at, ended_as, wait_event_type, observed, expected, band, leading_event, root_pid)
+VALUES (0, :n, 1, pg_temp.t(40), pg_temp.t(10), pg_temp.t(30), pg_temp.t(40), 'normal', NULL, 9, 1, 3, 'Lock relation', 101);
 SELECT lock_history.keep(pg_temp.t(0), pg_temp.t(60), 'kept', 'here');
 -- all that can be read: each view, and each function that returns rows, called
 -- with values by the names of its arguments, those without a default

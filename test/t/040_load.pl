@@ -8,8 +8,9 @@ use LockHistory;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
-my $node = LockHistory::cluster('load', init => [ auth_extra => [ '--create-role', 'alice' ] ], settings => "shared_preload_libraries = 'pg_lock_history, pg_prewarm'\nautovacuum = off\npg_lock_history.flush_period = '200ms'");
+my $node = LockHistory::cluster('load', init => [ auth_extra => [ '--create-role', 'alice' ], allows_streaming => 'logical' ], settings => "shared_preload_libraries = 'pg_lock_history, pg_prewarm'\nmax_connections = 50\nautovacuum = off\npg_lock_history.flush_period = '200ms'");
 $node->safe_psql('postgres', 'CREATE TABLE public.t (i int)');
+$node->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('s', 'test_decoding')}); # waits for all transactions
 
 sub sql { return $node->safe_psql('postgres', $_[0]); }
 
@@ -42,7 +43,7 @@ $s{computer}->send('DO $$ DECLARE n bigint := 0; BEGIN LOOP n := n + 1; END LOOP
 $s{sleeper}->send('SELECT pg_sleep(600)');
 $s{idle1}->run('SELECT 1');
 sql('CREATE TABLE public.c (i int)');
-$s{copier}->send('COPY c FROM STDIN');
+$s{copier}->send('BEGIN; COPY c FROM STDIN');
 $node->poll_query_until('postgres', q{SELECT count(*) = 4 FROM pg_stat_activity
 	WHERE state = 'active' AND application_name IN ('waiter', 'computer', 'sleeper', 'copier') AND (wait_event IS NOT NULL OR application_name = 'computer')})
   or die 'never all active';
@@ -79,6 +80,18 @@ my $recent = qq{SELECT string_agg(concat_ws(' ', l.at, l.wait_event, l.query_id,
 is($node->safe_psql('other', sprintf($recent, 'lock_history.recent_load()')), sql(sprintf($recent, 'lock_history.load')), 'recent_load() shows the same in another database');
 my (undef, $seen) = $node->psql('other', q{SELECT count(*) > 0, count(query_id) FROM lock_history.recent_load() WHERE wait_event = 'PgSleep'}, extra_params => [ '-U', 'alice' ]);
 is($seen, 't|0', '... without the statements of others for a reader');
+
+# A COPY that ends between two samples leaves its session waiting for the same
+# client in the same transaction; and a walsender that has sent everything does nothing.
+$s{copier}->{psql}->query_until(qr/^copied$/m, "\\.\n\\echo copied\n");
+$node->poll_query_until('postgres', q{SELECT state = 'idle in transaction' FROM pg_stat_activity WHERE application_name = 'copier'}) or die 'still copies';
+my $walsender = IPC::Run::start([ 'pg_recvlogical', '-d', $node->connstr('postgres'), '-S', 's', '--start', '-f', '/dev/null', '--no-loop' ]);
+$node->poll_query_until('postgres', q{SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'walsender' AND wait_event ~ 'WalSenderWait'}) or die 'no walsender';
+($from, $to) = seconds_of(2);
+is(sql(qq{SELECT count(*) FROM lock_history.load WHERE at >= '$from' AND at < '$to' AND (wait_event IN ('ClientRead') OR wait_event ~ 'WalSender') AND aas > 0.3}), '0', 'a COPY that has ended is no load, nor a walsender without work');
+is(sql(qq{SELECT round(min(idle_in_transaction)::numeric, 1) FROM lock_history.sessions WHERE at >= '$from' AND at < '$to'}), '2.0', '... but a session idle in transaction');
+$walsender->kill_kill;
+$s{copier}->run('COMMIT');
 
 # A failed transaction holds nothing, and its session is idle.
 my $failed = LockHistory::session($node, 'failed');
