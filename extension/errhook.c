@@ -320,18 +320,6 @@ report_failure(int32 reason, const char *detail)
 }
 
 /*
- * Notes an error that leaves the process in its queue.  One that would end the
- * session of its own takes it out first; such a one, or a deadlock, is its parallel
- * worker's.
- */
-static void
-note_interrupt(int32 reason, int code)
-{
-	interrupted_start = get_timeout_start_time(DEADLOCK_TIMEOUT);
-	interrupted_reason = ends_session(code) || reason == PLH_FAIL_DEADLOCK ? PLH_FAIL_FAILED : reason;
-}
-
-/*
  * Called for every message that is sent anywhere, while it is made.  A deadlock
  * is always a new failure: it may have been found before its wait began, when
  * the timer does not tell it from the last one.
@@ -361,7 +349,11 @@ on_error(void *arg)
 	{
 		reason = error != NULL ? reason_of(error) : reason_of_code(code);
 		if (is_waiting)
-			note_interrupt(reason, code);
+		{
+			/* A code that ends a session comes from a parallel worker: its own takes a process out of the queue first. */
+			interrupted_start = get_timeout_start_time(DEADLOCK_TIMEOUT);
+			interrupted_reason = error != NULL ? reason : PLH_FAIL_FAILED;
+		}
 		else if (is_new || (error != NULL && reason == PLH_FAIL_DEADLOCK))
 			report_failure(reason, reason == PLH_FAIL_DEADLOCK && error != NULL ? error->detail : NULL);
 	}

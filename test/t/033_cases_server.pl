@@ -34,7 +34,7 @@ LockHistory::Cases::run($node,
 
 	# (A worker goes from table to table of one database: each of these has its own.)
 	# Autovacuum waits for an index, and gives way to who waits for its table: it is
-	# the waiter that is cancelled.
+	# the waiter that is cancelled. (When it comes is its own affair; B comes after it.)
 	{
 		name => 'autovac-waits-cancelled',
 		database => 'av_one',
@@ -50,7 +50,7 @@ LockHistory::Cases::run($node,
 			1.8 A: rollback
 		},
 		waits => q{
-			W | RowExclusiveLock    | relation crowded_i | hard A | soft - | root A | cancelled | 1.2-1.5
+			W | RowExclusiveLock    | relation crowded_i | hard A | soft - | root A | cancelled | 0.99-1.5
 			B | AccessExclusiveLock | relation crowded   | hard W | soft - | root A | granted   | 0.99-1.1
 		},
 		ask => [ [ 'the worker as waiter', q{SELECT backend_type, query ~ '^autovacuum: VACUUM', usename IS NULL, query_id IS NULL FROM lock_history.waits WHERE pid = {W}}, 'autovacuum worker|t|t|t' ] ],
@@ -71,7 +71,7 @@ LockHistory::Cases::run($node,
 			3.0 A: rollback
 		},
 		waits => q{
-			W | RowExclusiveLock    | relation old_two_i | hard A | soft - | root A     | granted | 2.7-3.0
+			W | RowExclusiveLock    | relation old_two_i | hard A | soft - | root A     | granted | 2.4-3.0
 			B | AccessExclusiveLock | relation old_two   | hard W | soft - | root A (W) | granted | 2.4-3.0
 		},
 		ask => [ [ 'the worker as waiter and as blocker', q{SELECT w.query, b.blocker_query, b.blocker_backend_type FROM lock_history.waits AS w JOIN lock_history.blocking AS b ON b.blocker_pid = w.pid WHERE w.pid = {W}},

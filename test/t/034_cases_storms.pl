@@ -148,7 +148,8 @@ sub sums
 	ok($total > 0.85 * $waiting_ms && $total < 1.15 * $waiting_ms, sprintf '%s: in all they waited %.0f ms, as pg_locks says', $name, $total);
 	cmp_ok($total, '<', $ms + 4 * ($merged + $alone), "$name: and not more than the sessions did");
 	return if !$one_each;
-	cmp_ok($merged + $alone, '>=', $over, "$name: every wait that could be seen is counted");
+	# But for calls that did not wait so long, and lost their CPU before or after it.
+	cmp_ok($merged + $alone, '>=', 0.99 * $over, "$name: every wait that could be seen is counted");
 	cmp_ok($merged + $alone, '<=', $calls, "$name: and none twice");
 	return;
 }
