@@ -361,7 +361,9 @@ func TestThreeHoursStayOneAndTeachNothing(t *testing.T) {
 		if len(starts) != 2 || len(ends) != 2 || len(of(w.starts, "")) != 2 {
 			t.Fatalf("phase %d: %d starts, %d ends, want two; %+v", phase, len(starts), len(ends), w.starts)
 		}
-		within(t, "end", ends[0].ended, from+3*time.Hour, from+3*time.Hour+time.Minute)
+		// The usual load may be above the lower limit by chance: of 1 200 ends half came
+		// within 8 s, 2 % after 20 s, the last after 50 s.
+		within(t, "end", ends[0].ended, from+3*time.Hour, from+3*time.Hour+5*time.Minute)
 		within(t, "next start", starts[1].started, from+4*time.Hour-noisy, from+4*time.Hour+10*time.Second)
 		if width := starts[1].Band - starts[1].Expected; width > 8 {
 			t.Errorf("phase %d: the band is %.1f wide after it", phase, width)
