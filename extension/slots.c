@@ -5,8 +5,8 @@
  * Most slots of a large max_connections never had a process.  A tick that reads
  * them all pays for each of them a cache line, and a page or two of address
  * translation, which a CPU that slept since the last tick does not have at hand:
- * 25 microseconds for 1 200 slots where nobody was.  So the worker leaves out
- * those that nobody has been in, which is one range of them: the server hands
+ * a third of the worker's CPU with 1 200 slots and nobody there.  So the worker
+ * leaves out those that nobody has been in, which is one range of them: the server hands
  * out the slots of client sessions in order and takes back the last one first, so
  * a new one is touched only when all that were in use before are in use again.
  *
