@@ -34,6 +34,7 @@ CREATE FUNCTION lock_history.roll_up(seg smallint, into_seg smallint, step inter
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER -- for a writer that may not read
 SET search_path = pg_catalog, pg_temp
+SET session_replication_role = replica  -- as keep()
 SET plan_cache_mode = force_custom_plan
 SET jit = off
 SET timezone = 'UTC'
