@@ -96,7 +96,7 @@ static TimestampTz reported_start = 0;
 static TimestampTz noted_start = 0;
 static int32 noted_reason = PLH_FAIL_FAILED;
 
-/* Of this process: its last error did not fit into error_copy. */
+/* Of this process: the error that is being raised did not fit into error_copy, and the log has not seen it yet. */
 static bool error_is_unread = false;
 
 static void on_error(void *arg);
@@ -412,6 +412,7 @@ static void
 on_error_over(void *arg)
 {
 	end_is_awaited = false;
+	error_is_unread = false;
 	watch_errors();
 }
 
@@ -429,7 +430,6 @@ reason_at_abort(void)
 static inline void
 report_unseen(void)
 {
-	error_is_unread = false;
 	if (is_new_failure())
 		report_failure(reason_at_abort(), NULL);
 }

@@ -68,16 +68,19 @@ is(as('mallory', q{
 	'', 'and who may make objects in the schema makes some');
 
 # What is called by whom.
-for my $role ($superuser, 'ops')
+sub calls
 {
-	for my $call ("lock_history.keep(now() - interval '10 s', now(), 'kept')", "lock_history.forget('kept')", "lock_history.keep(now() - interval '10 s', now(), 'kept again')", "lock_history.forget('kept again')", 'lock_history.reset()')
+	my ($role, @calls) = @_;
+	for my $call (@calls)
 	{
-		# reset() begins with the next second
+		# Refused while the seconds that it wants are not complete.
 		LockHistory::until_true(sub { as($role, "SELECT 1 FROM (SELECT $call) AS c") eq '1' }, "$role calls $call");
 		pass("$role: $call");
 	}
+	return;
 }
-is($node->safe_psql('postgres', 'SELECT count(*) FROM lock_history.evil_0'), '1', 'reset() empties no table of others');
+calls($_, "lock_history.keep(now() - interval '10 s', now(), 'kept')", "lock_history.forget('kept')",
+	"lock_history.keep(now() - interval '10 s', now(), 'kept again')", "lock_history.forget('kept again')") for $superuser, 'ops';
 $node->safe_psql('postgres', "SELECT lock_history.analyze_segment(s), lock_history.grant_writer('writer') FROM generate_series(0, 7) AS s");
 $node->poll_query_until('postgres', q{SELECT lock_history.flush() AND EXISTS (SELECT FROM lock_history.minute) AND EXISTS (SELECT FROM lock_history.ring WHERE is_rolled AND is_empty AND round > 1)}) or die 'nothing is rolled up';
 pass('segments are rolled up and emptied');
@@ -97,7 +100,6 @@ my $name = q{x'); SELECT lock_history.reset(); --};
 $node->safe_psql('postgres', "SELECT set_config('session_replication_role', 'replica', false); GRANT SELECT ON lock_history.node TO mallory");
 is(as('mallory', qq{
 	SET search_path = lock_history;
-	ALTER TABLE evil_0 DISABLE TRIGGER trap;
 	INSERT INTO node (node, system_identifier, server_version_num, first_seen) VALUES (\$\$$name\$\$, 1, 150000, now() - interval '1 h');
 	INSERT INTO run (node_id, run, started_at, heartbeat, batch, flush_period) SELECT node_id, 1, first_seen, now(), 1, '1 s' FROM node WHERE node = \$\$$name\$\$;
 	INSERT INTO gap (seg, node_id, run, began, ended, reason, lost) SELECT (SELECT seg FROM ring WHERE opened_at IS NOT NULL AND closed_at IS NULL), node_id, 1, now() - interval '5 s', now(), \$\$$name\$\$, 0 FROM node;
@@ -107,6 +109,12 @@ $node->safe_psql('postgres', "SELECT lock_history.forget(\$\$$name\$\$)");
 is($node->safe_psql('postgres', "SELECT lock_history.keep(now() - interval '10 s', now(), \$\$$name\$\$); SELECT name FROM lock_history.kept; SELECT count(*) > 0 FROM lock_history.load"),
 	"0\n$name\nt", 'they are texts');
 
-$sleeper->quit;
+# Last: afterwards the writer looks at the tables again, and refuses those with triggers.
+$node->safe_psql('postgres', 'TRUNCATE public.caught');
+calls($_, 'lock_history.reset()') for $superuser, 'ops';
+is($node->safe_psql('postgres', 'SELECT count(*) FROM lock_history.episode'), '0', 'reset() empties the tables');
+is($node->safe_psql('postgres', 'SELECT count(*) FROM lock_history.evil_0'), '1', '... but none of others');
+is($node->safe_psql('postgres', $caught), '', '... and runs nothing that was planted');
+
 $node->stop;
 done_testing();
