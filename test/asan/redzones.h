@@ -21,6 +21,7 @@
 
 #include "postgres.h"
 
+#include <dlfcn.h>
 #include <sanitizer/asan_interface.h>
 
 #include "storage/shmem.h"
@@ -29,6 +30,45 @@
 extern void *__asan_memcpy(void *to, const void *from, uintptr_t n);
 extern void *__asan_memmove(void *to, const void *from, uintptr_t n);
 extern void *__asan_memset(void *to, int c, uintptr_t n);
+extern void __ubsan_handle_add_overflow(void *data, void *left, void *right);
+extern const char *__ubsan_default_options(void);
+
+/*
+ * Reports go to files in a directory, address.PID and undefined.PID.  The option
+ * log_path is not enough: the library of undefined behaviour reads its options with
+ * its first report, when the name of the process has taken the place of the environment,
+ * and gives that path to the other one, not to itself.
+ */
+__attribute__((unused)) static inline const char *
+plh_red_path(char path[MAXPGPATH], const char *file)
+{
+	const char *directory = getenv("PLH_SANITIZER_REPORTS");
+
+	snprintf(path, MAXPGPATH, "%s/%s", directory ? directory : ".", file);
+	return path;
+}
+
+__attribute__((weak)) const char *
+__ubsan_default_options(void)
+{
+	static char options[MAXPGPATH + 64];
+	char		path[MAXPGPATH];
+
+	snprintf(options, sizeof(options), "print_stacktrace=1:halt_on_error=0:log_path=%s", plh_red_path(path, "address"));
+	return options;
+}
+
+__attribute__((constructor)) static void
+plh_red_reports(void)
+{
+	char		path[MAXPGPATH];
+	Dl_info		library;
+	void	   *handle = dladdr((const void *) __ubsan_handle_add_overflow, &library) != 0 ? dlopen(library.dli_fname, RTLD_NOW | RTLD_NOLOAD) : NULL;
+	void		(*set_path) (const char *) = handle != NULL ? (void (*) (const char *)) dlsym(handle, "__sanitizer_set_report_path") : NULL;
+
+	if (set_path != NULL)
+		set_path(plh_red_path(path, "undefined"));
+}
 
 /* A granule of the shadow is 8 bytes; more finds what strides further. */
 #define PLH_RED 256
