@@ -169,6 +169,13 @@ test-isolation: deps
 test-tap: deps
 	@$(RUN_TESTS) tap
 
+# The shim under the address and undefined behaviour sanitizers, and proof that
+# they would have said something.
+.PHONY: test-asan
+test-asan: deps
+	@PG_CONFIG='$(PG_CONFIG)' test/tools/asan.sh planted
+	@PG_CONFIG='$(PG_CONFIG)' PROVE_TESTS='$(PROVE_TESTS)' test/tools/asan.sh
+
 # Random sessions against what the server says; PLH_SEED repeats a run.
 RANDOM_SECONDS ?= 600
 .PHONY: test-random
@@ -223,6 +230,7 @@ help:
 	@echo '                    make test-tap PROVE_TESTS=test/t/001_alter_queue.pl'
 	@echo '                    make test-go GO_TEST_FLAGS="-run Roots"'
 	@echo 'make test-go        Go tests without the race detector (test-race: with it)'
+	@echo 'make test-asan      isolation, SQL and TAP tests with a shim under the address and undefined behaviour sanitizers'
 	@echo 'make test-random    random sessions compared with pg_blocking_pids() for RANDOM_SECONDS=$(RANDOM_SECONDS)'
 	@echo 'make soak-memory    memory of the worker in a storm of MINUTES=$(MINUTES) while nothing can be written'
 	@echo 'make fuzz           each fuzz target for FUZZ_TIME=$(FUZZ_TIME)'

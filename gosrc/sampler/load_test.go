@@ -182,6 +182,27 @@ func TestWhatIsTracked(t *testing.T) {
 	}
 }
 
+// Who is seen all the time may be renamed.
+func TestOwnersAreAskedForAgain(t *testing.T) {
+	const length = 3*ownersEvery + 5*time.Second
+	srv := &server{}
+	for at := time.Duration(0); at < length; at += time.Second {
+		begin := start.Add(at)
+		srv.script = append(srv.script, moment{at: at + time.Second, reasons: WokeActivity, do: func(s *server) {
+			s.runs = []snapshot.Run{
+				{Second: begin, Pid: 1, TimeUs: 1_000_000, LWLockMode: snapshot.NoLWLock, Database: 5, Role: 10},
+				{Second: begin, Pid: 2, TimeUs: 1_000_000, LWLockMode: snapshot.NoLWLock, Database: 5, Role: 10}}
+			s.seconds = []snapshot.Second{{Second: begin, SampledUs: 1_000_000, Samples: 100}}
+		}})
+	}
+	sink := &recorder{}
+	play(t, srv, sink, testConfig(), length)
+	asked := slices.DeleteFunc(sink.owners, func(o owner) bool { return o != owner{5, 10} })
+	if len(asked) != 4 {
+		t.Errorf("names were asked for %d times in %v, want at first and then every %v", len(asked), length, ownersEvery)
+	}
+}
+
 // Databases and roles without end: asked for again, rather than kept.
 func TestOwnersAreBounded(t *testing.T) {
 	srv := &server{script: []moment{{at: 500 * time.Millisecond, reasons: WokeActivity, do: func(s *server) {

@@ -383,6 +383,9 @@ func (s *Sampler) deadline() Monotonic {
 	if s.live.owes() && s.live.next < d {
 		d = s.live.next
 	}
+	if look := s.wake.NowNs + Monotonic(namesLook); len(s.live.seconds) > 0 && look < d {
+		d = look
+	}
 	if s.tracksLocks() && len(s.known) > 0 && s.nextRow != 0 && s.nextRow < d {
 		d = s.nextRow
 	}

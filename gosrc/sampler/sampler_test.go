@@ -37,6 +37,7 @@ type server struct {
 	areaError error
 	graphs    []shownGraph
 	load      []byte // shown
+	loadAt    []time.Duration
 	ended     []shownWaits
 
 	failures []snapshot.Failure  // left by sessions, not yet read
@@ -66,7 +67,8 @@ type server struct {
 
 	partitions int64 // taken to count locks beyond the fast path, not yet told
 	waitErr    error
-	publish    func(*Status) // nil: nobody looks
+	periods    []time.Duration // asked for, one after the other
+	publish    func(*Status)   // nil: nobody looks
 }
 
 type moment struct {
@@ -85,6 +87,9 @@ func (s *server) wall() snapshot.Micros { return start.Add(s.now + s.set) }
 
 func (s *server) Wait(period time.Duration, deadline Monotonic, track Track, known, found []snapshot.Wait, w *Wake) (int, error) {
 	s.wakes++
+	if n := len(s.periods); n == 0 || s.periods[n-1] != period {
+		s.periods = append(s.periods, period)
+	}
 	*w = Wake{}
 	if s.waitErr != nil {
 		return 0, s.waitErr
@@ -300,6 +305,7 @@ func (s *server) LiveLoad(records []byte, skipped int) error {
 		return ErrBusy
 	}
 	s.load = append(s.load, records...)
+	s.loadAt = append(s.loadAt, s.now)
 	return nil
 }
 
@@ -316,7 +322,7 @@ func (s *server) LiveWaits(records []byte, skipped int) error {
 	return nil
 }
 
-var testRoom = live.Room{Graph: 1 << 20, Waits: 1 << 20}
+var testRoom = live.Room{Graph: 1 << 20, Waits: 1 << 20, Load: 1 << 20}
 
 // noNames is a server whose names nobody has looked up.
 type noNames struct{}
@@ -345,6 +351,7 @@ type recorder struct {
 	asksSlot   bool
 	detector   []byte // left by an earlier life
 
+	owners       []owner              // of sessions whose names were asked for
 	detectorLate bool                 // and not yet read
 	told         []bool               // whether a slot is to spare
 	pushed       func(*history.Batch) // nil: nobody looks
@@ -383,10 +390,12 @@ func (r *recorder) TellSlot(spare bool) {
 	r.asksSlot = false
 	r.told = append(r.told, spare)
 }
-func (r *recorder) WantTag(t lockmgr.Tag)         { r.tags = append(r.tags, t) }
-func (r *recorder) WantSession(*snapshot.Session) {}
-func (r *recorder) Ours(pids []int32) []int32     { return append(pids, ourPid) }
-func (r *recorder) WantFile(f snapshot.File)      { r.files = append(r.files, f) }
+func (r *recorder) WantTag(t lockmgr.Tag) { r.tags = append(r.tags, t) }
+func (r *recorder) WantSession(p *snapshot.Session) {
+	r.owners = append(r.owners, owner{p.Database, p.Role})
+}
+func (r *recorder) Ours(pids []int32) []int32 { return append(pids, ourPid) }
+func (r *recorder) WantFile(f snapshot.File)  { r.files = append(r.files, f) }
 func (r *recorder) closedEpisodes() (all []history.Episode) {
 	for _, b := range r.batches {
 		all = append(all, b.Closed...)
@@ -408,12 +417,18 @@ func testConfig() config.Config {
 // play runs a sampler on srv until the script's last moment, which stops it.
 func play(t *testing.T, srv *server, sink *recorder, cfg config.Config, length time.Duration) *Sampler {
 	t.Helper()
+	return playNamed(t, srv, sink, cfg, length, noNames{})
+}
+
+// playNamed is play where somebody looks names up.
+func playNamed(t *testing.T, srv *server, sink *recorder, cfg config.Config, length time.Duration, names live.Names) *Sampler {
+	t.Helper()
 	if sink.status.State == "" {
 		sink.status.State = stateRecording
 	}
 	srv.t = t
 	srv.script = append(srv.script, moment{at: length, reasons: WokeStop})
-	s := New(Options{Probes: srv, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: cfg, MaxProcesses: 16, LiveRoom: testRoom, Names: noNames{}, WatchOnStop: 50 * time.Millisecond})
+	s := New(Options{Probes: srv, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: cfg, MaxProcesses: 16, LiveRoom: testRoom, Names: names, WatchOnStop: 50 * time.Millisecond})
 	if err := s.Run(); err != nil {
 		t.Fatalf("run: %v", err)
 	}
@@ -645,6 +660,35 @@ func TestShorterFlushPeriodTakesEffectAtOnce(t *testing.T) {
 			}
 			return
 		}
+	}
+}
+
+// The next wait goes by the new period, and so does what is counted.
+func TestSamplePeriodIsChangedAtRunTime(t *testing.T) {
+	settings := func(ms string) string {
+		return strings.Replace(`{"settings":{"enabled":true,"track_locks":true,"track_load":true,"database":"postgres","sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,"query_text":"full","query_length":64,"memory_limit_mb":64,"node_name":"n"},
+		"server":{"version_num":150000,"port":5432,"worker_start":1,"system_identifier":"1","extension_version":"1.0"}}`, `_period_ms":10,`, `_period_ms":`+ms+`,`, 1)
+	}
+	srv := &server{settings: settings("250"), script: []moment{
+		{at: 2 * time.Second, reasons: WokeReload},
+		{at: 4 * time.Second, reasons: WokeReload, do: func(s *server) { s.settings = settings("5") }},
+	}}
+	sink := &recorder{}
+	s := play(t, srv, sink, testConfig(), 6*time.Second)
+	if want := []time.Duration{10 * time.Millisecond, 250 * time.Millisecond, 5 * time.Millisecond}; !slices.Equal(srv.periods, want) {
+		t.Errorf("the probe waited by %v, want %v", srv.periods, want)
+	}
+	var ticks int64
+	for _, b := range sink.batches {
+		for i := range b.Health {
+			ticks += int64(b.Health[i].TicksDone)
+		}
+	}
+	if ticks < 600 || ticks > 615 { // 200 and 8 and 400
+		t.Errorf("%d ticks, want 608", ticks)
+	}
+	if got := trackerConfig(s.o.Config).HandOver; got != 10*time.Millisecond {
+		t.Errorf("a hand-over takes up to %v, want two of the new periods", got)
 	}
 }
 

@@ -442,7 +442,7 @@ func TestLiveRuns(t *testing.T) {
 	l.cfg.Server.WorkerStart = l.now
 	l.start()
 	l.until("it records", func() bool { return l.store.Status().State == StateRecording })
-	l.expect("stopped 00:01:00", `SELECT reason || ' ' || (ended - began) FROM lock_history.gap ORDER BY began DESC LIMIT 1`)
+	l.expect("stopped 00:01:00 the worker did not end in order", `SELECT reason || ' ' || (ended - began) || ' ' || detail FROM lock_history.gap ORDER BY began DESC LIMIT 1`)
 	l.stop()
 
 	l.cfg.Server.PreviousFlush = 0

@@ -255,17 +255,20 @@ func (s *session) enterNode(ctx context.Context, tx pgx.Tx, c *config.Config) er
 // enterRuns finds the row of this life of the worker, or makes it. Earlier lives
 // that could not write at all come first: each has a gap before it.
 func (s *session) enterRuns(ctx context.Context, tx pgx.Tx, c *config.Config, earlier []history.Run) error {
-	var known snapshot.Micros // of the life before
+	var before end // of the life before
 	for _, r := range earlier {
 		if r.ID >= s.run {
 			continue // the clock was set back: not to be told from ours by its order
 		}
-		if _, err := s.enterRun(ctx, tx, c, r.ID, known); err != nil {
+		if _, err := s.enterRun(ctx, tx, c, r.ID, before); err != nil {
 			return err
 		}
-		known = r.CompleteTo
+		before = end{at: r.CompleteTo, inOrder: true}
 	}
-	made, err := s.enterRun(ctx, tx, c, s.run, max(known, c.Server.PreviousFlush))
+	if flushed := c.Server.PreviousFlush; flushed > before.at {
+		before = end{at: flushed} // another life, which has left nothing
+	}
+	made, err := s.enterRun(ctx, tx, c, s.run, before)
 	if err != nil {
 		return err
 	}
@@ -292,11 +295,24 @@ func (s *session) enterRuns(ctx context.Context, tx pgx.Tx, c *config.Config, ea
 	return nil
 }
 
+// end is up to when the history of a life is complete, as far as others than the
+// tables know. One that ended in order has handed over the second of its end as well.
+type end struct {
+	at      snapshot.Micros // 0: they do not know
+	inOrder bool
+}
+
+// What is told of a life that did not end in order. Load takes a gap with a detail
+// for one that begins with its second: see load_hole() in sql/parts/48_minutes.sql.
+const (
+	endedUnseen     = "from the last heartbeat on; a server where nobody waits writes one every 15 minutes"
+	endedInDisorder = "the worker did not end in order"
+)
+
 // enterRun makes sure of the row of a life of the worker and reports whether it
 // had to be made. Then the time since the life before becomes a gap in the same
-// transaction; known is up to when that one's history is complete, as far as
-// others than the tables know.
-func (s *session) enterRun(ctx context.Context, tx pgx.Tx, c *config.Config, run int64, known snapshot.Micros) (made bool, err error) {
+// transaction; last is how that one ended.
+func (s *session) enterRun(ctx context.Context, tx pgx.Tx, c *config.Config, run int64, last end) (made bool, err error) {
 	var there bool
 	var before *time.Time
 	err = tx.QueryRow(ctx, `
@@ -313,9 +329,11 @@ func (s *session) enterRun(ctx context.Context, tx pgx.Tx, c *config.Config, run
 	if before != nil {
 		// An idle server's heartbeat is old; what the last life wrote, or had
 		// no need to, may be known better.
-		began, detail := *before, "from the last heartbeat on; a server where nobody waits writes one every 15 minutes"
-		if known := known.Time(); !known.Before(began) && known.Before(started) {
-			began, detail = known, ""
+		began, detail := *before, endedUnseen
+		if at := last.at.Time(); !at.Before(began) && at.Before(started) {
+			if began, detail = at, ""; !last.inOrder {
+				detail = endedInDisorder
+			}
 		}
 		seg := ring.Current(&s.rows)
 		switch {

@@ -411,7 +411,7 @@ CREATE TABLE lock_history.gap (
     ended   timestamptz NOT NULL,
     reason  text NOT NULL,
     lost    bigint NOT NULL,
-    detail  text,
+    detail  text,                        -- reason stopped: null when the life before ended in order
     part    text                         -- waits, load; null: all that is recorded
 ) PARTITION BY LIST (seg);
 
