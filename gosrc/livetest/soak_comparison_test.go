@@ -57,6 +57,7 @@ func TestJudgeSoak(t *testing.T) {
 		{"another outcome", soakEvidence{attempts: []attempt{failed(lockTimeout)}, kept: []keptWait{kept(1, 100, 1000, "granted")}}, "one of [lock_timeout]", "found"},
 		{"another outcome, but the lock was just given back", soakEvidence{attempts: []attempt{failed(lockTimeout)}, releases: []release{{1, at(1000), at(1002)}}, kept: []keptWait{kept(1, 100, 1000, "granted")}}, "", "found"},
 		{"given back in another scene", soakEvidence{attempts: []attempt{failed(lockTimeout)}, releases: []release{{2, at(1000), at(1002)}}, kept: []keptWait{kept(1, 100, 1000, "granted")}}, "one of [lock_timeout]", "found"},
+		{"given back by all, as the server stops", soakEvidence{attempts: []attempt{failed(ended)}, releases: []release{{everyScene, at(980), at(2002)}}, kept: []keptWait{kept(1, 100, 1000, "granted")}}, "", "found"},
 		{"the server stopped, as its client was told", soakEvidence{attempts: []attempt{failed(ended)}, kept: []keptWait{kept(1, 100, 1000, "server_stop")}}, "", "found"},
 		{"the client was told nothing", soakEvidence{attempts: []attempt{lost}, kept: []keptWait{kept(1, 100, 1000, "server_stop")}}, "", "found"},
 		{"not known, without a reason", soakEvidence{kept: []keptWait{kept(1, 100, 500, "unknown")}}, "nothing says why its end is not known", "found"},

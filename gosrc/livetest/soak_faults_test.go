@@ -66,17 +66,18 @@ var strikes = []strike{
 		}
 		return nil
 	}},
-	{name: "fast restart", act: func(s *soak, _ context.Context, _ *rand.Rand) error { return s.server.restart("fast") }, stop: true},
-	{name: "immediate restart", act: func(s *soak, _ context.Context, _ *rand.Rand) error { return s.server.restart("immediate") }, stop: true},
+	{name: "fast restart", act: restart("fast"), stop: true},
+	{name: "immediate restart", act: restart("immediate"), stop: true},
 	{name: "history tables are truncated", act: truncate, quiet: true},
-	{name: "reload", act: func(s *soak, ctx context.Context, _ *rand.Rand) error { return s.tell(ctx, "SELECT pg_reload_conf()") }},
+	{name: "reload", act: func(s *soak, ctx context.Context, _ *rand.Rand) error { return s.tell(ctx, "postgres", "SELECT pg_reload_conf()") }},
 }
 
 func nothing() error { return nil }
 
-// tell runs statements in the history's database.
-func (s *soak) tell(ctx context.Context, statements ...string) error {
-	conn, err := s.server.dial(ctx, "history", "postgres", "soak")
+// tell runs statements in a database. Into that of the history nobody gets while
+// its disk is bad.
+func (s *soak) tell(ctx context.Context, database string, statements ...string) error {
+	conn, err := s.server.dial(ctx, database, "postgres", "soak")
 	if err != nil {
 		return err
 	}
@@ -206,12 +207,12 @@ func (s *soak) change(ctx context.Context, values map[string]string) (func() err
 		}
 	}
 	end := func() error {
-		err := s.tell(ctx, "ALTER SYSTEM RESET ALL", "SELECT pg_reload_conf()")
+		err := s.tell(ctx, "postgres", "ALTER SYSTEM RESET ALL", "SELECT pg_reload_conf()")
 		s.list.setTempo(usual)
 		return err
 	}
 	s.list.setTempo(changed)
-	return end, s.tell(ctx, append(statements, "SELECT pg_reload_conf()")...)
+	return end, s.tell(ctx, "postgres", append(statements, "SELECT pg_reload_conf()")...)
 }
 
 // killOne kills one session, which is a crash of all.
@@ -243,15 +244,23 @@ func killOne(which string) func(*soak, context.Context, *rand.Rand) error {
 	}
 }
 
+// restart stops the server, whose sessions give their locks back one after the other.
+func restart(mode string) func(*soak, context.Context, *rand.Rand) error {
+	return func(s *soak, _ context.Context, _ *rand.Rand) (err error) {
+		s.list.release(everyScene, func() { err = s.server.restart(mode) })
+		return err
+	}
+}
+
 func endWorker(s *soak, ctx context.Context, _ *rand.Rand) error {
 	s.server.mu.Lock()
 	s.server.workers++
 	s.server.mu.Unlock()
-	return s.tell(ctx, `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE backend_type = 'pg_lock_history'`)
+	return s.tell(ctx, "postgres", `SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE backend_type = 'pg_lock_history'`)
 }
 
 func endWriter(s *soak, ctx context.Context, _ *rand.Rand) error {
-	return s.tell(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pg_lock_history writer'`)
+	return s.tell(ctx, "postgres", `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'pg_lock_history writer'`)
 }
 
 // truncate empties some of the tables by hand, or all of them by reset(). What was
@@ -271,7 +280,7 @@ func truncate(s *soak, ctx context.Context, r *rand.Rand) error {
 		how = "SELECT lock_history.reset()"
 	}
 	s.t.Logf("    %.60s", how)
-	if err := s.tell(ctx, how); err != nil {
+	if err := s.tell(ctx, "history", how); err != nil {
 		return err
 	}
 	return s.flush(ctx) // a crash before that would take what was to be written again

@@ -34,7 +34,7 @@ restart_after_crash = on
 allow_in_place_tablespaces = on
 track_activity_query_size = '16kB'
 log_line_prefix = '%m [%p] %b {%a} '
-log_min_messages = warning
+log_min_error_statement = panic
 shared_preload_libraries = 'pg_lock_history'
 `
 
@@ -208,9 +208,10 @@ var (
 	logExit   = regexp.MustCompile(`^background worker "pg_lock_history" \(PID \d+\) exited with exit code (\d+)$`)
 
 	// What becomes of sessions when somebody ends them, or the server.
-	mayBeFatal = regexp.MustCompile(`^(terminating (connection|background worker ".*"|autovacuum process|parallel worker) due to administrator command` +
+	mayBeFatal = regexp.MustCompile(`^(terminating (connection|background worker ".*"|autovacuum process|parallel worker) due to administrator command( at character \d+)?` +
 		`|terminating connection due to (transaction|idle-in-transaction) timeout` +
 		`|the database system is (starting up|shutting down|in recovery mode|not yet accepting connections)` +
+		`|could not open file "pg_tblspc/.*": (No space left on device|Read-only file system|Input/output error|Permission denied)` +
 		`|connection to client lost)$`)
 	// What the worker says of what the soak does to it.
 	mayBeWarned = regexp.MustCompile(`^pg_lock_history: (history tables are locked by somebody` +
@@ -223,6 +224,13 @@ var (
 		`|writing history takes longer than 30 s` +
 		`|unusual load: )`)
 )
+
+// forget leaves out what was written so far.
+func (l *serverLog) forget() {
+	if info, err := os.Stat(l.server.log); err == nil {
+		l.at = info.Size()
+	}
+}
 
 // read takes in what was written since the last time.
 func (l *serverLog) read() (differences []string) {

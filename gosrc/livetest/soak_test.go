@@ -198,6 +198,7 @@ func newSoak(t *testing.T, ctx context.Context) *soak {
 	if err := s.wellAgain(ctx); err != nil {
 		t.Fatalf("it does not record: %v", err)
 	}
+	s.log.forget() // its database was made just now
 	s.judgedTo = time.Now()
 	return s
 }

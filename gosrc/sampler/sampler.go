@@ -187,6 +187,7 @@ type Sampler struct {
 	lastPush       snapshot.Micros
 	completeTo     snapshot.Micros // of the last flush
 	gaps           []history.Gap
+	rewriteFrom    snapshot.Micros // open waits are owed, once all before is told: a pause ended then; 0 = none are
 	off            off             // what is not sampled
 	offSince       snapshot.Micros // told in gaps up to then
 	offTold        bool            // readers know of it
@@ -663,6 +664,9 @@ func (s *Sampler) flush(asked, final bool) {
 	rewrite := s.o.Sink.RewriteOpen()
 	if rewrite {
 		s.texts.forget()
+	}
+	if s.rewriteFrom != 0 && s.completeTo > s.rewriteFrom { // the tables take them for lost in the pause
+		rewrite, s.rewriteFrom = true, 0
 	}
 	d := s.tracker.Drain(w.Now, episode.DrainOptions{RewriteOpen: rewrite, Final: final})
 	unusual := s.drainAnomalies(w.Now, rewrite)

@@ -602,6 +602,40 @@ func TestSwitchedOffTimeIsAGap(t *testing.T) {
 	}
 }
 
+// A wait that goes on over a pause: what is written meanwhile says that nobody looks,
+// and afterwards the wait is handed out again, in a batch that is later than the gap.
+func TestOpenWaitsAreOwedAfterAPause(t *testing.T) {
+	off := `{"settings":{"enabled":false,"track_locks":true,"track_load":true,"database":"postgres","sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,"query_text":"full","query_length":64,"memory_limit_mb":64,"node_name":"n"},
+		"server":{"version_num":150000,"port":5432,"worker_start":1,"system_identifier":"1","extension_version":"1.0"}}`
+	srv := &server{settings: off, script: []moment{
+		{at: time.Second, do: alterWaits},
+		{at: 3 * time.Second, reasons: WokeReload},
+		{at: 5 * time.Second, reasons: WokeFlush},
+		{at: 7 * time.Second, reasons: WokeReload, do: func(s *server) { s.settings = strings.Replace(off, `"enabled":false`, `"enabled":true`, 1) }},
+	}}
+	sink := &recorder{}
+	play(t, srv, sink, testConfig(), 10*time.Second)
+
+	gaps := sink.gaps()
+	if len(gaps) != 2 || gaps[0].Ended != gaps[1].Began || gaps[0].Ended.Sub(start) > 5020*time.Millisecond {
+		t.Errorf("gaps %+v, want two: up to the flush that was asked for, and from then on", gaps)
+	}
+	before, after := 0, 0
+	for _, b := range sink.batches {
+		switch at := b.CompleteTo.Sub(start); {
+		case at < 3*time.Second:
+			before += len(b.Open)
+		case at > 7010*time.Millisecond && at < 9*time.Second:
+			after += len(b.Open)
+		case len(b.Open) > 0 && at < 9*time.Second:
+			t.Errorf("handed out as open at %v, when nobody looks", at)
+		}
+	}
+	if before == 0 || after != 1 {
+		t.Errorf("handed out %d times before the pause and %d times after it, want once again", before, after)
+	}
+}
+
 func TestHoleBetweenSweepsIsAGap(t *testing.T) {
 	srv := &server{script: []moment{{at: 2 * time.Second, reasons: WokeDeadline, do: func(s *server) { s.now += 3 * time.Second }}}}
 	sink := &recorder{}

@@ -639,6 +639,56 @@ func TestLiveLostEnd(t *testing.T) {
 	l.expect("61", `SELECT string_agg(pid::text, ',') FROM lock_history.open AS o JOIN lock_history.actor AS a USING (actor_id) WHERE o.written_at > (SELECT lost_until FROM lock_history.run)`)
 }
 
+// While waits are not sampled nobody knows how they go on, also when a heartbeat is
+// written then, and when the life of the worker ends in such a time.
+func TestLiveOpenInAPause(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		run  int64 // of the batches
+		gap  history.Gap
+		want string // how the wait shows
+	}{
+		{"disabled", 0, history.Gap{Reason: history.GapDisabled}, "unknown"},
+		{"no waits", 0, history.Gap{Reason: history.GapDisabled, Part: history.PartWaits}, "unknown"},
+		{"no load", 0, history.Gap{Reason: history.GapDisabled, Part: history.PartLoad}, ""},
+		{"looked again since", 0, history.Gap{Reason: history.GapLate}, ""},
+		{"of a life before", 1, history.Gap{Reason: history.GapDisabled}, "unknown"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLab(t, true)
+			run := int64(0)
+			if c.run != 0 {
+				run = int64(l.cfg.Server.WorkerStart) - c.run
+			}
+			e := l.wait(60, lockmgr.Tag{Type: lockmgr.Advisory, Field2: 1}, l.session(50, "BEGIN"))
+			complete := l.now
+			c.gap.Began, c.gap.Ended = complete.Add(time.Second), complete.Add(3*time.Second)
+			batches := []history.Batch{
+				{Run: run, Number: 1, CompleteTo: complete, Waiting: true, Open: []history.Episode{e}, OldestOpen: e.Start},
+				{Run: run, Number: 2, CompleteTo: complete.Add(3 * time.Second), Gaps: []history.Gap{c.gap}, OldestOpen: e.Start},
+			}
+			if c.run != 0 {
+				l.earlier = []history.Run{{ID: run, CompleteTo: batches[1].CompleteTo}}
+				l.restore = []queue.Item{{Batch: &batches[0], From: complete}, {Batch: &batches[1], From: complete}}
+				l.start()
+				l.flushed(l.push(5*time.Second, history.Batch{Waiting: true}))
+			} else {
+				l.start()
+				l.flushed(l.push(0, batches[0]))
+				l.flushed(l.push(3*time.Second, batches[1]))
+			}
+			l.expect(c.want, `SELECT coalesce(outcome, '') FROM lock_history.waits`)
+			if c.want != "" {
+				l.expect("t", `SELECT left((wait_end = $1)::text, 1) FROM lock_history.waits`, c.gap.Began.Time())
+			}
+			if c.run == 0 {
+				l.flushed(l.push(time.Second, history.Batch{Waiting: true, Open: []history.Episode{e}, OldestOpen: e.Start}))
+				l.expect("", `SELECT coalesce(outcome, '') FROM lock_history.waits`)
+			}
+		})
+	}
+}
+
 func TestLiveRingTurns(t *testing.T) {
 	l := newLab(t, true)
 	l.start()

@@ -597,8 +597,26 @@ func (w *writer) take() {
 		h.bytes += items[i].Bytes
 		h.rows += int64(b.Rows())
 		w.ticket = max(w.ticket, b.Ticket)
+		for j := range b.Gaps {
+			if g := &b.Gaps[j]; g.Reason == history.GapDisabled && g.Part != history.PartLoad {
+				w.loseOf(h, g.Began, g.Ended)
+			}
+		}
 	}
 	w.hand = h
+}
+
+// loseOf notes that waits were not watched at that time: of a life before, in the
+// hand that tells of it.
+func (w *writer) loseOf(h *hand, from, to snapshot.Micros) {
+	if h.run == 0 {
+		w.lose(from, to)
+		return
+	}
+	if h.lossFrom == 0 || from < h.lossFrom {
+		h.lossFrom = max(from, 1)
+	}
+	h.lossTo = max(h.lossTo, to)
 }
 
 // lose notes that the ends of waits that the tables have as open may be unknown
