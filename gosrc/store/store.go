@@ -217,8 +217,9 @@ type writer struct {
 	*Store
 	cfg     *config.Config
 	target  target
-	session *session // nil while not connected
-	hand    *hand    // taken from the queue, not yet committed
+	session *session    // nil while not connected
+	segment segmentSeen // as the session before has left it
+	hand    *hand       // taken from the queue, not yet committed
 	gaps    []history.Gap
 	held    *history.Gap // being dropped for want of an empty segment
 	ticket  uint64       // highest flush() ticket not yet answered
@@ -272,7 +273,7 @@ type hand struct {
 
 func newWriter(s *Store) *writer {
 	w := &writer{Store: s, cfg: s.config.Load(), reported: make(map[string]bool),
-		complete: make(map[place]snapshot.Micros), st: Status{State: StateStarting, RingSegment: -1}}
+		complete: make(map[place]snapshot.Micros), segment: segmentSeen{seg: -1}, st: Status{State: StateStarting, RingSegment: -1}}
 	w.target = writerTarget(w.cfg)
 	return w
 }
@@ -415,6 +416,7 @@ func (w *writer) open(ctx context.Context) error {
 		return err
 	}
 	w.st.Target = sess.target()
+	w.meetTruncate(w.segment, sess) // in between
 	for _, g := range sess.owed {
 		w.addGap(g)
 	}
@@ -468,6 +470,7 @@ func (w *writer) completeTo(s *session, to snapshot.Micros) {
 
 func (w *writer) disconnect() {
 	if w.session != nil {
+		w.segment = w.session.seen()
 		hangUp(w.session.conn)
 		w.session, w.st.Target = nil, ""
 	}

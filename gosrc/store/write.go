@@ -55,13 +55,12 @@ func (w *writer) write(ctx context.Context) error {
 		h.named = true
 	}
 
-	emptied, err := s.look(ctx, w.cfg)
+	before := s.seen()
+	err := s.look(ctx, w.cfg)
 	if err != nil {
 		return err
 	}
-	if emptied {
-		w.rewriteOpen.Store(true)
-	}
+	w.meetTruncate(before, s)
 	if h.run != 0 {
 		if err := s.learnKnown(ctx, h, w.cfg.FlushPeriod); err != nil {
 			return err
@@ -234,32 +233,40 @@ func (w *writer) hold(h *hand, held bool) {
 }
 
 // look learns what may have changed since the last transaction: by DROP and
-// CREATE EXTENSION, by other nodes, by our own writing. It reports whether the
-// current segment has been emptied by hand.
-func (s *session) look(ctx context.Context, c *config.Config) (emptied bool, err error) {
+// CREATE EXTENSION, by other nodes, by hand, by our own writing.
+func (s *session) look(ctx context.Context, c *config.Config) error {
 	ext, err := findExtension(ctx, s.conn)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if ext != s.ext {
-		return false, errRecreated
+		return errRecreated
 	}
-	current := ring.Current(&s.rows)
-	var before segmentFiles
-	if current >= 0 {
-		before = s.files[current]
-	}
+	before := s.seen()
 	if err := s.readRing(ctx); err != nil {
-		return false, err
+		return err
 	}
-	now := ring.Current(&s.rows)
-	emptied = now == current && before != (segmentFiles{}) && before != s.files[now]
-	if now != current || emptied { // another node went on, or reset()
+	now := s.seen()
+	if now.seg != before.seg || before.isEmptied(now) { // another node went on, or reset()
 		clear(s.actors)
 		s.dims = nil
 		s.measureAt = time.Time{}
 	}
-	return emptied, s.measure(ctx, c)
+	return s.measure(ctx, c)
+}
+
+// meetTruncate looks whether the current segment has been emptied by hand since.
+// Then open waits are needed again; and where their ends have gone, nobody knows any
+// more which of those in the tables had ended.
+func (w *writer) meetTruncate(before segmentSeen, s *session) {
+	now := s.seen()
+	if !before.isEmptied(now) {
+		return
+	}
+	w.rewriteOpen.Store(true)
+	if before.files.episode != now.files.episode && w.lastComplete > 0 {
+		w.lose(s.rows[now.seg].OpenedAt, w.lastComplete)
+	}
 }
 
 // beat raises the batch number, provided nobody else did.
