@@ -191,9 +191,9 @@ func judgeSoak(e *soakEvidence) soakVerdict {
 		case sure <= 2*t.period+e.late(hi):
 			v.brief++
 		case isLong:
-			differ("%s: lasted %s at least, is not in waits, and no gap says why", w.say(a), sure)
+			differ("%s: lasted %s at least, is not in waits, and no gap says why%s", w.say(a), sure, e.around(w))
 		default:
-			differ("%s: lasted %s at least, is neither in waits nor counted, and no gap says why", w.say(a), sure)
+			differ("%s: lasted %s at least, is neither in waits nor counted, and no gap says why%s", w.say(a), sure, e.around(w))
 		}
 	}
 	e.judgeDeadlocks(&v, differ)
@@ -215,11 +215,28 @@ func (e *soakEvidence) judgeTwice(differ func(string, ...any)) {
 		switch {
 		case a.id == b.id:
 			differ("wait %d is there twice: %s, %s", a.id, a.describe(), b.describe())
+		case a.outcome == "unknown" && len(e.byHand) > 0: // its end was there, and was thrown away
 		case a.pid != b.pid || !a.backendStart.Equal(b.backendStart) || a.end == nil || a.backendStart.IsZero():
 		case b.start.Before(a.end.Add(-e.late(*a.end))):
 			differ("a process waits twice at the same time: %s, %s", a.describe(), b.describe())
 		}
 	}
+}
+
+// around says what the history has of that process and that time.
+func (e *soakEvidence) around(w *seenWait) string {
+	var about []string
+	for i := range e.kept {
+		if k := &e.kept[i]; k.pid == w.pid {
+			about = append(about, "history has "+k.describe())
+		}
+	}
+	for i := range e.gaps {
+		if g := &e.gaps[i]; g.ended.After(w.start.Add(-time.Second)) && g.began.Before(w.gone.Add(time.Second)) {
+			about = append(about, fmt.Sprintf("gap %s from %s to %s, %d lost", g.reason, g.began.Format(clock), g.ended.Format(clock), g.lost))
+		}
+	}
+	return "\n    " + strings.Join(about, "\n    ")
 }
 
 // judgeEnd compares when a wait ended.
