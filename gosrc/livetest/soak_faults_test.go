@@ -69,7 +69,9 @@ var strikes = []strike{
 	{name: "fast restart", act: restart("fast"), stop: true},
 	{name: "immediate restart", act: restart("immediate"), stop: true},
 	{name: "history tables are truncated", act: truncate, quiet: true},
-	{name: "reload", act: func(s *soak, ctx context.Context, _ *rand.Rand) error { return s.tell(ctx, "postgres", "SELECT pg_reload_conf()") }},
+	{name: "reload", act: func(s *soak, ctx context.Context, _ *rand.Rand) error {
+		return s.tell(ctx, "postgres", "SELECT pg_reload_conf()")
+	}},
 }
 
 func nothing() error { return nil }

@@ -636,7 +636,7 @@ func TestLiveLostEnd(t *testing.T) {
 	}
 	l.queue.SetLimit(queue.Limit{Bytes: 1 << 20})
 	l.flushed(l.push(time.Second, history.Batch{Waiting: true, Open: []history.Episode{stays}, OldestOpen: stays.Start}))
-	l.expect("61", `SELECT string_agg(pid::text, ',') FROM lock_history.open AS o JOIN lock_history.actor AS a USING (actor_id) WHERE o.written_at > (SELECT lost_until FROM lock_history.run)`)
+	l.expect("61", `SELECT string_agg(pid::text, ',') FROM lock_history.open AS o JOIN lock_history.actor AS a USING (actor_id) WHERE o.written_at > (SELECT upper(lost) FROM lock_history.run)`)
 }
 
 // While waits are not sampled nobody knows how they go on, also when a heartbeat is
@@ -687,6 +687,37 @@ func TestLiveOpenInAPause(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Each wait that is lost ends with the first time that it may have ended in, however
+// many come after it; when they are too many, with the moment when it was last written.
+func TestLiveManyLosses(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	long := l.wait(59, lockmgr.Tag{Type: lockmgr.Advisory, Field2: 1}, l.session(50, "BEGIN")) // keeps oldest_open where it is
+	var began, written []snapshot.Micros
+	ended := func(want []snapshot.Micros) {
+		t.Helper()
+		for i, at := range want {
+			l.expect("t", `SELECT left((count(*) = 1 AND min(wait_end) = $2)::text, 1) FROM lock_history.waits WHERE pid = $1`, 60+i, at.Time())
+		}
+	}
+	for i := range maxLosses + 2 {
+		e := l.wait(int32(60+i), lockmgr.Tag{Type: lockmgr.Advisory, Field2: 1}, l.session(50, "BEGIN"))
+		written = append(written, l.push(time.Second, history.Batch{Waiting: true, OldestOpen: long.Start, Open: []history.Episode{long, e}}))
+		l.flushed(written[i])
+		gap := history.Gap{Began: l.now.Add(time.Second), Ended: l.now.Add(2 * time.Second), Reason: history.GapDisabled}
+		began = append(began, gap.Began)
+		l.flushed(l.push(3*time.Second, history.Batch{Waiting: true, OldestOpen: long.Start, Gaps: []history.Gap{gap}}))
+		switch i {
+		case 3:
+			ended(began)
+		case maxLosses:
+			ended(append(began[:1:1], written[1:]...))
+		}
+	}
+	ended(append(append(began[:1:1], written[1:maxLosses+1]...), began[maxLosses+1]))
+	l.expect("2", `SELECT count(*) FROM lock_history.run, unnest(lost)`)
 }
 
 func TestLiveRingTurns(t *testing.T) {

@@ -32,6 +32,10 @@ const (
 	// its end.
 	heldGapLength = time.Minute
 
+	// maxLosses bounds the times in a run row, 16 bytes each, that is written with every
+	// batch. Beyond it they become one: of a wait that was lost then, less is known.
+	maxLosses = 20
+
 	keyHeld   = "store: held"
 	keyGaveUp = "store: minutes given up"
 )
@@ -279,11 +283,13 @@ func (s *session) beat(ctx context.Context, tx pgx.Tx, h *hand, flushPeriod time
 		UPDATE lock_history.run
 		   SET heartbeat = $4::timestamptz, batch = $5::bigint, flush_period = pg_catalog.make_interval(secs => $6::float8),
 		       oldest_open = coalesce($7::timestamptz, oldest_open),
-		       -- a loss that goes on began where it did
-		       lost_from = CASE WHEN $8::timestamptz > lost_until THEN $8 ELSE lost_from END,
-		       lost_until = greatest($9::timestamptz, lost_until)
+		       lost = CASE WHEN $9::timestamptz IS NULL THEN lost
+		                   WHEN (SELECT pg_catalog.count(*) FROM pg_catalog.unnest(lost)) < $10::int
+		                   THEN lost + pg_catalog.tstzmultirange(pg_catalog.tstzrange(least($8::timestamptz, $9), $9, '[]'))
+		                   -- what was written in between and still goes on was written again
+		                   ELSE pg_catalog.tstzmultirange(pg_catalog.tstzrange(least($8, pg_catalog.lower(lost)), greatest($9, pg_catalog.upper(lost)), '[]')) END
 		 WHERE node_id = $1::int AND run = $2::bigint AND batch = $3::bigint`,
-		s.nodeID, run, batch, h.complete.Time(), number, flushPeriod.Seconds(), when(h.oldest), when(h.lossFrom), when(h.lossTo))
+		s.nodeID, run, batch, h.complete.Time(), number, flushPeriod.Seconds(), when(h.oldest), when(h.lossFrom), when(h.lossTo), maxLosses)
 	if err != nil {
 		return fmt.Errorf("write the heartbeat: %w", err)
 	}
