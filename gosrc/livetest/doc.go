@@ -114,6 +114,7 @@
 //     as open. An outcome "unknown" must lie in such a gap, too.
 //   - or it was so short that it fell between two samples, or health says that
 //     so many were missed in that minute; or the ring has gone round since.
+//   - how it ended is the same in all later rounds.
 //   - what came between a judgement and a TRUNCATE by hand is not looked for.
 //
 // What the history may be wrong about a moment is bounded by what health admits to have

@@ -282,6 +282,7 @@ func truncate(s *soak, ctx context.Context, r *rand.Rand) error {
 		how = "SELECT lock_history.reset()"
 	}
 	s.t.Logf("    %.60s", how)
+	clear(s.past)
 	if err := s.tell(ctx, "history", how); err != nil {
 		return err
 	}

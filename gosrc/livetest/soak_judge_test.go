@@ -82,6 +82,7 @@ type soakEvidence struct {
 	attempts  []attempt
 	releases  []release
 	kept      []keptWait
+	past      []keptWait // also what was judged before
 	gaps      []toldGap
 	short     []shortSum
 	deadlocks []toldDeadlock

@@ -61,9 +61,16 @@ type soak struct {
 	watcher  *watcher
 	carried  []seenWait // ended, and not yet to be judged
 	judgedTo time.Time
+	past     map[int64]pastEnd // of waits that are judged, by their ids
 
 	gauge gauge
 	f     soakFigures
+}
+
+// pastEnd is how a wait ended, which nothing that comes later may change.
+type pastEnd struct {
+	end     time.Time
+	outcome string
 }
 
 // soakFigures are what a run has found.
@@ -147,7 +154,7 @@ func deal[T any](r *rand.Rand, hand, all []T) []T {
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
 func newSoak(t *testing.T, ctx context.Context) *soak {
-	s := &soak{t: t, list: &soakList{}, tables: make(chan int, soakTables),
+	s := &soak{t: t, list: &soakList{}, tables: make(chan int, soakTables), past: make(map[int64]pastEnd),
 		watcher: &watcher{ended: make(chan struct{}), next: make(chan struct{}), waits: make(map[waitName]*seenWait)},
 		f:       soakFigures{lost: map[string]int{}, unknown: map[string]int{}, outcomes: map[string]int{}}}
 	s.server = newSoakServer(t, soakSettings)
@@ -336,6 +343,7 @@ func (s *soak) judge(ctx context.Context) {
 	s.differ(v.differences...)
 	s.f.add(&v)
 	s.judgeSums(&e, &v, cut)
+	s.judgePast(&e, cut)
 	s.judgedTo = cut
 }
 
@@ -363,6 +371,25 @@ func (s *soak) judgeSums(e *soakEvidence, v *soakVerdict, cut time.Time) {
 	stops := s.server.workers + s.server.restarts
 	if most := s.f.advisory + running + 3*stops; s.f.advisoryCounted > most {
 		s.differ(fmt.Sprintf("short_waits counts %d waits for advisory locks, and there were %d at most", s.f.advisoryCounted, most))
+	}
+}
+
+// judgePast holds what was judged before against what the history has of it now. It
+// may be gone: the ring goes round.
+func (s *soak) judgePast(e *soakEvidence, cut time.Time) {
+	for i := range e.past {
+		k := &e.past[i]
+		p, known := s.past[k.id]
+		switch {
+		case k.end == nil || !k.end.Before(cut):
+			if known {
+				s.differ(fmt.Sprintf("wait %d had ended at %s, %q, and has not any more: %s", k.id, p.end.Format(clock), p.outcome, k.describe()))
+			}
+		case !known:
+			s.past[k.id] = pastEnd{*k.end, k.outcome}
+		case !p.end.Equal(*k.end) || p.outcome != k.outcome:
+			s.differ(fmt.Sprintf("wait %d had ended at %s, %q, and that has changed: %s", k.id, p.end.Format(clock), p.outcome, k.describe()))
+		}
 	}
 }
 
@@ -419,14 +446,16 @@ func (s *soak) readHistory(ctx context.Context, since time.Time, e *soakEvidence
 		}
 	}
 	each(`SELECT wait_id, coalesce(pid, 0), wait_start, wait_end, locktype, mode, coalesce(outcome, ''), backend_start
-		FROM lock_history.waits WHERE wait_start >= $1`, func(rows pgx.Rows) error {
+		FROM lock_history.waits WHERE wait_start >= $1::timestamptz - interval '10 min'`, func(rows pgx.Rows) error {
 		var k keptWait
 		var start *time.Time
 		err := rows.Scan(&k.id, &k.pid, &k.start, &k.end, &k.locktype, &k.mode, &k.outcome, &start)
 		if start != nil {
 			k.backendStart = *start
 		}
-		e.kept = append(e.kept, k)
+		if e.past = append(e.past, k); !k.start.Before(since) {
+			e.kept = append(e.kept, k)
+		}
 		return err
 	})
 	each(`SELECT began, ended, reason, coalesce(lost, 0) FROM lock_history.gaps

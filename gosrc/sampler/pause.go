@@ -19,6 +19,8 @@ type off struct {
 	detail string
 }
 
+func (o off) leavesOutWaits() bool { return o.detail != "" && o.part != history.PartLoad }
+
 const (
 	detailEnabled    = "pg_lock_history.enabled was off"
 	detailTrackLocks = "pg_lock_history.track_locks was off"
@@ -48,11 +50,14 @@ func (s *Sampler) pause() {
 	if now == s.off {
 		return
 	}
-	waited := s.off.detail != "" && s.off.part != history.PartLoad
+	waited := s.off.leavesOutWaits()
 	s.endPause(s.wake.Now)
 	s.off = now
 	if now.detail != "" {
 		s.offSince, s.offTold = s.wake.Now, false
+	}
+	if !waited && now.leavesOutWaits() {
+		s.lookedNs = s.wake.NowNs
 	}
 	if waited && s.tracksLocks() {
 		s.resumed, s.rewriteFrom = true, s.wake.Now

@@ -177,9 +177,10 @@ type Sampler struct {
 	lost      int64 // records of failed waits that were written over
 	resumed   bool  // the next sweep is the first after a hole or a pause
 
-	clockAt snapshot.Micros // the server's clock, as of the last answer
-	clockNs Monotonic       // and the one that nobody sets; 0 = no answer yet
-	step    time.Duration   // how far the clock was set since the last sweep that the tracker knows
+	clockAt  snapshot.Micros // the server's clock, as of the last answer
+	clockNs  Monotonic       // and the one that nobody sets; 0 = no answer yet
+	answerNs Monotonic       // that one, as of the answer before
+	step     time.Duration   // how far the clock was set since the last sweep that the tracker knows
 
 	number         int64
 	ticket         uint64 // highest flush() ticket asked for
@@ -187,6 +188,7 @@ type Sampler struct {
 	lastPush       snapshot.Micros
 	completeTo     snapshot.Micros // of the last flush
 	gaps           []history.Gap
+	lookedNs       Monotonic       // waits were last looked at then, before a pause that lasts or has just ended; 0 = there is none
 	rewriteFrom    snapshot.Micros // open waits are owed, once all before is told: a pause ended then; 0 = none are
 	off            off             // what is not sampled
 	offSince       snapshot.Micros // told in gaps up to then
@@ -347,7 +349,7 @@ func (s *Sampler) followClock() {
 	w := &s.wake
 	step := w.Now.Sub(s.clockAt) - time.Duration(w.NowNs-s.clockNs)
 	first := s.clockNs == 0
-	s.clockAt, s.clockNs = w.Now, w.NowNs
+	s.clockAt, s.clockNs, s.answerNs = w.Now, w.NowNs, s.clockNs
 	if first || step.Abs() < clockStep {
 		return
 	}
@@ -453,7 +455,13 @@ func (s *Sampler) digest(found []snapshot.Wait) bool {
 		return false // a quiet turn
 	}
 	previous := w.Previous
-	if previous == 0 {
+	switch {
+	case s.resumed && s.lookedNs != 0: // sweeps that go on for the load have not looked at waits
+		previous = w.at(s.lookedNs)
+		s.lookedNs = 0
+	case previous == 0 && s.answerNs != 0: // another period begins
+		previous = w.at(s.answerNs)
+	case previous == 0:
 		previous = w.Now
 	}
 	s.tracker.Sweep(episode.Sweep{At: w.Now, Previous: previous, Ticks: ticks, Found: found, Failed: s.failures, Resumed: s.resumed, Step: s.step})

@@ -430,6 +430,12 @@ func alterWaits(s *server) {
 	s.queue = []snapshot.Queued{{WaitStart: since, Slot: 1, Pid: 101, LeaderSlot: 1, LeaderPid: 101, Mode: 8}}
 }
 
+// waitsForAnother has the process of alterWaits wait for another lock.
+func waitsForAnother(s *server) {
+	alterWaits(s)
+	s.waits[0].Lock, s.locks[0].Lock, s.locks[0].Field2 = 2, 2, 16385
+}
+
 func nobodyWaits(s *server) { s.waits, s.locks, s.holders, s.queue = nil, nil, nil, nil }
 
 func TestWaitBecomesEpisode(t *testing.T) {
@@ -633,6 +639,67 @@ func TestOpenWaitsAreOwedAfterAPause(t *testing.T) {
 	}
 	if before == 0 || after != 1 {
 		t.Errorf("handed out %d times before the pause and %d times after it, want once again", before, after)
+	}
+}
+
+// What a process waits for after a pause began when the server says, although before
+// the pause it waited for something else, which ended when that was last seen.
+func TestWaitsFromBeforeAndAfterAPause(t *testing.T) {
+	for _, c := range []struct{ name, setting string }{
+		{"nothing is sampled", "enabled"},
+		{"load is", "track_locks"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			on := `{"settings":{"enabled":true,"track_locks":true,"track_load":true,"database":"postgres","sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,"query_text":"full","query_length":64,"memory_limit_mb":64,"node_name":"n"},
+		"server":{"version_num":150000,"port":5432,"worker_start":1,"system_identifier":"1","extension_version":"1.0"}}`
+			srv := &server{settings: strings.Replace(on, `"`+c.setting+`":true`, `"`+c.setting+`":false`, 1), script: []moment{
+				{at: time.Second, do: alterWaits},
+				{at: 2 * time.Second, reasons: WokeReload},
+				{at: 4 * time.Second, do: waitsForAnother},
+				{at: 5 * time.Second, reasons: WokeReload, do: func(s *server) { s.settings = on; s.last = 0 }},
+				{at: 6 * time.Second, do: nobodyWaits},
+			}}
+			sink := &recorder{}
+			play(t, srv, sink, testConfig(), 8*time.Second)
+			closed := sink.closedEpisodes()
+			if len(closed) != 2 {
+				t.Fatalf("ended %+v, want two waits", closed)
+			}
+			if end := closed[0].End.Sub(start); end < 2*time.Second || end > 2020*time.Millisecond {
+				t.Errorf("the first ended at %v, want when it was last seen, at 2 s", end)
+			}
+			if closed[1].Start != start.Add(4*time.Second) {
+				t.Errorf("the second began at %v, want at 4 s", closed[1].Start.Sub(start))
+			}
+		})
+	}
+}
+
+// With another period the shim begins anew: the sweeps before it were all the same.
+func TestWaitsFromBeforeAndAfterAReload(t *testing.T) {
+	srv := &server{script: []moment{
+		{at: time.Second, do: alterWaits},
+		{at: 2 * time.Second, reasons: WokeReload},
+		{at: 2*time.Second + 20*time.Millisecond, do: func(s *server) {
+			waitsForAnother(s)
+			s.waits[0].WaitStart = start.Add(2*time.Second + 15*time.Millisecond)
+			s.queue[0].WaitStart = s.waits[0].WaitStart
+			s.last = 0
+		}},
+		{at: 3 * time.Second, do: nobodyWaits},
+	}}
+	srv.settings = `{"settings":{"enabled":true,"track_locks":true,"track_load":true,"database":"postgres","sample_period_ms":30,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,"query_text":"full","query_length":64,"memory_limit_mb":64,"node_name":"n"},
+		"server":{"version_num":150000,"port":5432,"worker_start":1,"system_identifier":"1","extension_version":"1.0"}}`
+	sink := &recorder{}
+	play(t, srv, sink, testConfig(), 5*time.Second)
+	closed := sink.closedEpisodes()
+	if len(closed) != 2 {
+		t.Fatalf("ended %+v, want two waits", closed)
+	}
+	for i, want := range []time.Duration{time.Second, 2*time.Second + 15*time.Millisecond} {
+		if began := closed[i].Start.Sub(start); began != want {
+			t.Errorf("wait %d began at %v, want at %v, as the server says", i+1, began, want)
+		}
 	}
 }
 
