@@ -582,8 +582,8 @@ func (s *soak) report(took time.Duration, rounds int) {
 	s.t.Logf("not there, with a reason: %s", list(f.lost))
 	s.t.Logf("there without their end, with a reason: %s", list(f.unknown))
 	s.t.Logf("ended as their clients were told: %s; %d of them either way; %d victims of deadlocks", list(f.outcomes), f.either, f.victims)
-	s.t.Logf("at most: memory of the worker %.1f MiB, facts in it %.1f MiB, ring on disk %.1f MiB; all well again within %.1f s",
-		float64(s.gauge.memory)/(1<<20), float64(s.gauge.queue)/(1<<20), float64(s.gauge.disk)/(1<<20), float64(f.slowest)/1000)
+	s.t.Logf("at most, in %d looks: memory of the worker %.1f MiB, facts in it %.1f MiB, ring on disk %.1f MiB; all well again within %.1f s",
+		s.gauge.looks, float64(s.gauge.memory)/(1<<20), float64(s.gauge.queue)/(1<<20), float64(s.gauge.disk)/(1<<20), float64(f.slowest)/1000)
 	s.t.Logf("the log says: %s", list(s.log.told))
 	if s.gauge.disk > diskBound {
 		s.t.Errorf("the ring took %d bytes on disk, the bound is %d", s.gauge.disk, diskBound)

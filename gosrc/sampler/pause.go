@@ -58,6 +58,7 @@ func (s *Sampler) pause() {
 	}
 	if !waited && now.leavesOutWaits() {
 		s.lookedNs = s.wake.NowNs
+		s.nextFlush = s.lookedNs // what goes on is told as of now
 	}
 	if waited && s.tracksLocks() {
 		s.resumed, s.rewriteFrom = true, s.wake.Now

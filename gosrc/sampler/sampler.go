@@ -676,7 +676,12 @@ func (s *Sampler) flush(asked, final bool) {
 	if s.rewriteFrom != 0 && s.completeTo > s.rewriteFrom { // the tables take them for lost in the pause
 		rewrite, s.rewriteFrom = true, 0
 	}
-	d := s.tracker.Drain(w.Now, episode.DrainOptions{RewriteOpen: rewrite, Final: final})
+	lookedAt, openAsOf := w.Now, snapshot.Micros(0)
+	if s.lookedNs != 0 {
+		lookedAt = w.at(s.lookedNs)
+		openAsOf = lookedAt
+	}
+	d := s.tracker.Drain(lookedAt, episode.DrainOptions{RewriteOpen: rewrite, Final: final})
 	unusual := s.drainAnomalies(w.Now, rewrite)
 	s.merged += d.Merged
 	if asked {
@@ -705,6 +710,7 @@ func (s *Sampler) flush(asked, final bool) {
 		OldestOpen: s.tracker.OldestOpen(w.Now),
 		Closed:     d.Closed,
 		Open:       d.Open,
+		OpenAsOf:   openAsOf,
 		Short:      d.Short,
 		Deadlocks:  d.Deadlocks,
 		Seconds:    s.load.seconds,

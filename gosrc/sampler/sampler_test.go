@@ -642,6 +642,48 @@ func TestOpenWaitsAreOwedAfterAPause(t *testing.T) {
 	}
 }
 
+// While waits are not sampled, what was open is told as it was when that began, also
+// when the tables need it again; and what was young then is not told as open at all.
+func TestOpenWaitsInAPause(t *testing.T) {
+	off := `{"settings":{"enabled":true,"track_locks":false,"track_load":true,"database":"postgres","sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,"query_text":"full","query_length":64,"memory_limit_mb":64,"node_name":"n"},
+		"server":{"version_num":150000,"port":5432,"worker_start":1,"system_identifier":"1","extension_version":"1.0"}}`
+	for _, c := range []struct {
+		name  string
+		began time.Duration
+		told  int // as open: before the pause, and when it is asked for in the pause
+	}{
+		{"old", 3300 * time.Millisecond, 2},
+		{"young", 3450 * time.Millisecond, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sink := &recorder{}
+			srv := &server{settings: off, script: []moment{
+				{at: c.began, do: alterWaits},
+				{at: 3500 * time.Millisecond, reasons: WokeReload},
+				{at: 5 * time.Second, do: func(*server) { sink.rewrite = true }},
+			}}
+			play(t, srv, sink, testConfig(), 8*time.Second)
+			told := 0
+			for _, b := range sink.batches {
+				if b.CompleteTo.Sub(start) >= 8*time.Second {
+					continue // at the end all is told
+				}
+				told += len(b.Open)
+				asOf := b.OpenAsOf
+				if asOf == 0 {
+					asOf = b.CompleteTo
+				}
+				if at := asOf.Sub(start); len(b.Open) > 0 && at > 3510*time.Millisecond {
+					t.Errorf("told as open at %v, as of %v, when nobody looked", b.CompleteTo.Sub(start), at)
+				}
+			}
+			if told != c.told {
+				t.Errorf("told as open %d times, want %d", told, c.told)
+			}
+		})
+	}
+}
+
 // What a process waits for after a pause began when the server says, although before
 // the pause it waited for something else, which ended when that was last seen.
 func TestWaitsFromBeforeAndAfterAPause(t *testing.T) {

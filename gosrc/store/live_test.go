@@ -646,13 +646,16 @@ func TestLiveOpenInAPause(t *testing.T) {
 		name string
 		run  int64 // of the batches
 		gap  history.Gap
+		asOf bool   // written again in the pause, as it was seen before
 		want string // how the wait shows
 	}{
-		{"disabled", 0, history.Gap{Reason: history.GapDisabled}, "unknown"},
-		{"no waits", 0, history.Gap{Reason: history.GapDisabled, Part: history.PartWaits}, "unknown"},
-		{"no load", 0, history.Gap{Reason: history.GapDisabled, Part: history.PartLoad}, ""},
-		{"looked again since", 0, history.Gap{Reason: history.GapLate}, ""},
-		{"of a life before", 1, history.Gap{Reason: history.GapDisabled}, "unknown"},
+		{"disabled", 0, history.Gap{Reason: history.GapDisabled}, false, "unknown"},
+		{"no waits", 0, history.Gap{Reason: history.GapDisabled, Part: history.PartWaits}, false, "unknown"},
+		{"no load", 0, history.Gap{Reason: history.GapDisabled, Part: history.PartLoad}, false, ""},
+		{"looked again since", 0, history.Gap{Reason: history.GapLate}, false, ""},
+		{"of a life before", 1, history.Gap{Reason: history.GapDisabled}, false, "unknown"},
+		{"written again", 0, history.Gap{Reason: history.GapDisabled}, true, "unknown"},
+		{"written again by a life before", 1, history.Gap{Reason: history.GapDisabled}, true, "unknown"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := newLab(t, true)
@@ -666,6 +669,9 @@ func TestLiveOpenInAPause(t *testing.T) {
 			batches := []history.Batch{
 				{Run: run, Number: 1, CompleteTo: complete, Waiting: true, Open: []history.Episode{e}, OldestOpen: e.Start},
 				{Run: run, Number: 2, CompleteTo: complete.Add(3 * time.Second), Gaps: []history.Gap{c.gap}, OldestOpen: e.Start},
+			}
+			if c.asOf {
+				batches[1].Open, batches[1].OpenAsOf = batches[0].Open, c.gap.Began
 			}
 			if c.run != 0 {
 				l.earlier = []history.Run{{ID: run, CompleteTo: batches[1].CompleteTo}}
