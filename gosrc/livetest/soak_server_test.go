@@ -1,7 +1,6 @@
 package livetest
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -173,21 +172,23 @@ func (v *soakServer) postmaster() int {
 	return pid
 }
 
-// rssAnon returns the anonymous memory of a process in bytes.
-func rssAnon(pid int32) (int64, error) {
-	file, err := os.Open(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		return 0, err
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		if value, ok := strings.CutPrefix(lines.Text(), "RssAnon:"); ok {
-			kB, err := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
-			return kB << 10, err
+// workerMemory returns the anonymous memory of the worker in bytes, 0 when there is
+// none just now.
+func (v *soakServer) workerMemory() int64 {
+	parent := fmt.Sprintf("\nPPid:\t%d\n", v.postmaster())
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range processes {
+		title, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if !strings.HasPrefix(string(title), "postgres: pg_lock_history") {
+			continue // not ours; or it has ended
+		}
+		status, _ := os.ReadFile(filepath.Join(dir, "status"))
+		if _, value, found := strings.Cut(string(status), "\nRssAnon:"); found && strings.Contains(string(status), parent) {
+			kB, _ := strconv.ParseInt(strings.Fields(value)[0], 10, 64)
+			return kB << 10
 		}
 	}
-	return 0, fmt.Errorf("process %d has no RssAnon", pid)
+	return 0
 }
 
 // ---- the server log ----
@@ -222,6 +223,7 @@ var (
 		`|lock history is full and its oldest part is in use` +
 		`|load by second (could not be added up|had to be removed)` +
 		`|writing history takes longer than 30 s` +
+		`|cannot look up names of tables and roles` +
 		`|unusual load: )`)
 )
 

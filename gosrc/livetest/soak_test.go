@@ -502,31 +502,46 @@ type gauge struct {
 	looks               int
 }
 
-// measure looks at the worker's memory and the ring's files once a second.
+// measure looks at the worker's memory, which needs no session, and at the ring's
+// files, for which one must get into the history's database. It is over when ctx is.
 func (s *soak) measure(ctx context.Context) {
-	tick := time.NewTicker(time.Second)
+	tick := time.NewTicker(gaugeEvery)
 	defer tick.Stop()
+	var conn *pgx.Conn
 	for ctx.Err() == nil {
-		conn, err := s.server.dial(ctx, "history", "postgres", "soak gauge")
-		for err == nil && ctx.Err() == nil {
-			err = s.gaugeOnce(ctx, conn)
-			<-tick.C
+		memory := s.server.workerMemory()
+		s.gauge.mu.Lock()
+		s.gauge.memory = max(s.gauge.memory, memory)
+		s.gauge.mu.Unlock()
+		var err error
+		if conn == nil {
+			conn, err = s.server.dial(ctx, "history", "postgres", "soak gauge")
 		}
-		if conn != nil {
+		if err == nil {
+			err = s.gaugeOnce(ctx, conn)
+		}
+		if err != nil && conn != nil {
 			hangUp(conn)
+			conn = nil
 		}
 		<-tick.C
 	}
+	if conn != nil {
+		hangUp(conn)
+	}
 }
+
+const gaugeEvery = 250 * time.Millisecond
 
 func (s *soak) gaugeOnce(ctx context.Context, conn *pgx.Conn) error {
 	// By their files: a look at their size would wait for who has them locked,
 	// and be in the way of who empties them.
-	rows, err := conn.Query(ctx, `SELECT c.relfilenode FROM pg_class AS c
-		JOIN (SELECT l.oid, l.reltoastrelid FROM pg_class AS l WHERE l.relnamespace = 'lock_history'::regnamespace AND l.relispartition
-		      AND l.relkind = 'r' AND l.relname ~ '_[0-7]$') AS leaf ON true
-		LEFT JOIN pg_index AS i ON i.indexrelid = c.oid
-		WHERE c.oid IN (leaf.oid, leaf.reltoastrelid) OR i.indrelid IN (leaf.oid, leaf.reltoastrelid)`)
+	rows, err := conn.Query(ctx, `
+		WITH heap AS MATERIALIZED (
+			SELECT unnest(ARRAY[l.oid, l.reltoastrelid]) AS oid FROM pg_class AS l
+			WHERE l.relnamespace = 'lock_history'::regnamespace AND l.relispartition AND l.relkind = 'r' AND l.relname ~ '_[0-7]$')
+		SELECT c.relfilenode FROM pg_class AS c
+		WHERE c.oid IN (SELECT h.oid FROM heap AS h UNION ALL SELECT i.indexrelid FROM pg_index AS i JOIN heap AS h ON h.oid = i.indrelid)`)
 	if err != nil {
 		return err
 	}
@@ -534,32 +549,28 @@ func (s *soak) gaugeOnce(ctx context.Context, conn *pgx.Conn) error {
 	if err != nil {
 		return err
 	}
-	var pid *int32
 	var queue *string
-	err = conn.QueryRow(ctx, `SELECT (SELECT pid FROM pg_stat_activity WHERE backend_type = 'pg_lock_history'),
-		(SELECT value FROM lock_history.worker_status() WHERE key = 'queue_bytes')`).Scan(&pid, &queue)
+	err = conn.QueryRow(ctx, `SELECT (SELECT value FROM lock_history.worker_status() WHERE key = 'queue_bytes')`).Scan(&queue)
 	if err != nil {
 		return err
 	}
 	var bytes int64
-	for _, node := range nodes {
-		// in place: a directory for the version, one for the database
-		files, _ := filepath.Glob(filepath.Join(s.server.data, s.path, "*", "*", strconv.FormatUint(uint64(node), 10)+"*"))
-		for _, file := range files {
-			if info, err := os.Stat(file); err == nil {
-				bytes += info.Size()
-			}
+	// in place: a directory for the version, one for the database
+	files, _ := filepath.Glob(filepath.Join(s.server.data, s.path, "*", "*", "*"))
+	for _, file := range files {
+		// The parts of a table, and its maps, have names that begin like this.
+		name := filepath.Base(file)
+		digits := len(name) - len(strings.TrimLeft(name, "0123456789"))
+		node, _ := strconv.ParseUint(name[:digits], 10, 32)
+		if info, err := os.Stat(file); err == nil && slices.Contains(nodes, uint32(node)) {
+			bytes += info.Size()
 		}
-	}
-	var memory int64
-	if pid != nil {
-		memory, _ = rssAnon(*pid) // it may have ended
 	}
 	g := &s.gauge
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.looks++
-	g.disk, g.memory = max(g.disk, bytes), max(g.memory, memory)
+	g.disk = max(g.disk, bytes)
 	if queue != nil {
 		n, _ := strconv.ParseInt(*queue, 10, 64)
 		g.queue = max(g.queue, n)
