@@ -19,6 +19,8 @@ func TestJudgeSoak(t *testing.T) {
 		return seenWait{pid: 1, leader: 1, start: at(start), locktype: "advisory", mode: "ExclusiveLock", lock: "advisory/5/7/1/2", seen: at(last), gone: at(gone)}
 	}
 	w := seen(100, 990, 1010)
+	tuple := w
+	tuple.locktype, tuple.lock = "tuple", "tuple/5/7/0/1"
 	asked := attempt{scene: 1, pid: 1, holder: 9, advisory: true, sql: "lock", sent: at(90), done: at(1005)}
 	failed := func(f failure) attempt { a := asked; a.failure = f; return a }
 	lost := asked
@@ -57,6 +59,8 @@ func TestJudgeSoak(t *testing.T) {
 		{"another outcome", soakEvidence{attempts: []attempt{failed(lockTimeout)}, kept: []keptWait{kept(1, 100, 1000, "granted")}}, "one of [lock_timeout]", "found"},
 		{"another outcome, but the lock was just given back", soakEvidence{attempts: []attempt{failed(lockTimeout)}, releases: []release{{1, at(1000), at(1002)}}, kept: []keptWait{kept(1, 100, 1000, "granted")}}, "", "found"},
 		{"given back in another scene", soakEvidence{attempts: []attempt{failed(lockTimeout)}, releases: []release{{2, at(1000), at(1002)}}, kept: []keptWait{kept(1, 100, 1000, "granted")}}, "one of [lock_timeout]", "found"},
+		{"being given back", soakEvidence{attempts: []attempt{failed(lockTimeout)}, releases: []release{{1, at(900), time.Time{}}}, kept: []keptWait{kept(1, 100, 1000, "granted")}}, "", "found"},
+		{"a tuple, for which the one ahead may have failed", soakEvidence{seen: []seenWait{tuple}, attempts: []attempt{failed(lockTimeout)}, kept: []keptWait{{told{id: 1, pid: 1, start: at(100), end: end(1000), locktype: "tuple", mode: "ExclusiveLock", outcome: "granted"}, begin}}}, "", "found"},
 		{"given back by all, as the server stops", soakEvidence{attempts: []attempt{failed(ended)}, releases: []release{{everyScene, at(980), at(2002)}}, kept: []keptWait{kept(1, 100, 1000, "granted")}}, "", "found"},
 		{"the server stopped, as its client was told", soakEvidence{attempts: []attempt{failed(ended)}, kept: []keptWait{kept(1, 100, 1000, "server_stop")}}, "", "found"},
 		{"the client was told nothing", soakEvidence{attempts: []attempt{lost}, kept: []keptWait{kept(1, 100, 1000, "server_stop")}}, "", "found"},

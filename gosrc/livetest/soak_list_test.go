@@ -14,7 +14,7 @@ import (
 type soakList struct {
 	mu       sync.Mutex
 	attempts []*attempt
-	releases []release
+	releases []*release
 	tempi    []tempo
 	byHand   []loss
 	scenes   int
@@ -51,13 +51,31 @@ func (l *soakList) end(a *attempt, err error, broken bool) {
 }
 
 // release notes what may give locks of a scene back.
-func (l *soakList) release(scene int, what func()) {
-	from := time.Now()
+func (l *soakList) release(scene int, what func()) { l.givesBack(scene, 0, what) }
+
+// leave hangs up. What the session holds is given back when its process notices.
+func (l *soakList) leave(scene int, conn *pgx.Conn) {
+	if conn.IsClosed() || conn.PgConn().TxStatus() == 'I' {
+		hangUp(conn) // it holds nothing
+		return
+	}
+	l.givesBack(scene, noticesWithin, func() { hangUp(conn) })
+}
+
+func (l *soakList) givesBack(scene int, after time.Duration, what func()) {
+	r := &release{scene: scene, from: time.Now()}
+	l.mu.Lock()
+	l.releases = append(l.releases, r)
+	l.mu.Unlock()
 	what()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.releases = append(l.releases, release{scene: scene, from: from, to: time.Now()})
+	r.to = time.Now().Add(after)
 }
+
+// noticesWithin is how long a process may take to notice that its client has gone:
+// others are at work, and its transaction is rolled back then.
+const noticesWithin = 500 * time.Millisecond
 
 func (l *soakList) setTempo(t tempo) {
 	l.mu.Lock()
@@ -87,12 +105,13 @@ func (l *soakList) take(since time.Time, e *soakEvidence) {
 	l.attempts = attempts
 	releases := l.releases[:0]
 	for _, r := range l.releases {
-		if r.to.After(since) {
+		if r.to.IsZero() || r.to.After(since) {
 			releases = append(releases, r)
+			e.releases = append(e.releases, *r)
 		}
 	}
+	clear(l.releases[len(releases):])
 	l.releases = releases
-	e.releases = append(e.releases, releases...)
 	// The settings of before hold until the first change.
 	for len(l.tempi) > 1 && l.tempi[1].from.Before(since.Add(-time.Minute)) {
 		l.tempi = l.tempi[1:]

@@ -165,8 +165,8 @@ func (c *scene) play(ctx context.Context) {
 		case c.r.IntN(2) == 0:
 			c.signal(ctx, "pg_terminate_backend", pid)
 		}
-		hangUp(holder)
 	})
+	c.list.leave(c.id, holder)
 	waiters.Wait()
 }
 
@@ -183,7 +183,7 @@ func (c *scene) prelude() string {
 
 // wait asks for the lock, notes how that ended, and goes.
 func (c *scene) wait(ctx context.Context, conn *pgx.Conn, a *attempt, prelude string, linger time.Duration) {
-	defer c.list.release(c.id, func() { hangUp(conn) })
+	defer c.list.leave(c.id, conn)
 	if _, err := conn.Exec(ctx, prelude); err != nil {
 		return
 	}
@@ -225,7 +225,7 @@ func (c *scene) deadlock(ctx context.Context) {
 		other := []*pgx.Conn{two, one}[i]
 		a := &attempt{scene: c.id, pid: int32(conn.PgConn().PID()), sql: lock(1 - i), advisory: true, holder: int32(other.PgConn().PID())}
 		both.Go(func() {
-			defer c.list.release(c.id, func() { hangUp(conn) })
+			defer c.list.leave(c.id, conn)
 			_, err := conn.Exec(ctx, "BEGIN; "+lock(i))
 			close(ready[i])
 			<-ready[1-i]
