@@ -84,6 +84,8 @@ func TestJudgeSoak(t *testing.T) {
 		{"long and counted, over the number that is kept", soakEvidence{tempi: []tempo{few}, short: []shortSum{counted(1)}}, "", "counted"},
 		{"two short ones, counted once", soakEvidence{tempi: []tempo{slow}, seen: []seenWait{w, seen(1100, 1900, 1910)}, short: []shortSum{counted(1)}}, "is neither in waits nor counted", "counted"},
 		{"two short ones, counted in turn", soakEvidence{tempi: []tempo{slow}, seen: []seenWait{w, seen(1100, 2000, 2010)}, short: []shortSum{counted(1), counted(2)}}, "", "counted"},
+		{"two short ones, one of which the server's end took away", soakEvidence{tempi: []tempo{slow}, seen: []seenWait{seen(100, 890, 910), seen(920, 1500, 1510)},
+			gaps: []toldGap{gap("stopped", 880, 915)}, short: []shortSum{counted(1)}}, "", "stopped counted"},
 		{"between two samples", soakEvidence{seen: []seenWait{seen(100, 110, 1010)}}, "", "brief"},
 		{"shorter than what health says was missed", soakEvidence{seen: []seenWait{seen(100, 600, 610)}, missed: map[int64]time.Duration{begin.Unix() / 60: 600 * time.Millisecond}}, "", "missed ticks"},
 		{"a victim", soakEvidence{attempts: []attempt{failed(victim)}, kept: []keptWait{kept(1, 100, 1000, "deadlock")}, deadlocks: []toldDeadlock{{1, at(1000)}}}, "", "found"},

@@ -114,6 +114,7 @@ type pendingWait struct {
 	wait    *seenWait
 	attempt *attempt
 	lo, hi  int64 // seconds in which it may have been counted
+	excused bool  // it need not have been counted
 	done    bool
 }
 
@@ -189,7 +190,7 @@ func judgeSoak(e *soakEvidence) soakVerdict {
 			v.counted++
 		case reason != "":
 			v.lost[reason]++
-		case sure <= 2*t.period+e.late(hi):
+		case e.isBrief(w, hi):
 			v.brief++
 		case isLong:
 			differ("%s: lasted %s at least, is not in waits, and no gap says why%s", w.say(a), sure, e.around(w))
@@ -235,6 +236,11 @@ func (e *soakEvidence) around(w *seenWait) string {
 	for i := range e.gaps {
 		if g := &e.gaps[i]; g.ended.After(w.start.Add(-time.Second)) && g.began.Before(w.gone.Add(time.Second)) {
 			about = append(about, fmt.Sprintf("gap %s from %s to %s, %d lost", g.reason, g.began.Format(clock), g.ended.Format(clock), g.lost))
+		}
+	}
+	for i := range e.short {
+		if n := &e.short[i]; n.second >= w.seen.Unix()-1 && n.second <= w.gone.Unix()+1 && (n.database == 0 || n.locktype == w.locktype) {
+			about = append(about, fmt.Sprintf("%d counted in second %s: %s %s in %d behind %d", n.waits, time.Unix(n.second, 0).UTC().Format(time.TimeOnly), n.locktype, n.mode, n.database, n.root))
 		}
 	}
 	return "\n    " + strings.Join(about, "\n    ")
@@ -384,11 +390,17 @@ func (e *soakEvidence) reason(w *seenWait, hi time.Time, all bool) string {
 	return ""
 }
 
+// isBrief reports whether it may have fallen between two samples.
+func (e *soakEvidence) isBrief(w *seenWait, hi time.Time) bool {
+	return w.seen.Sub(w.start) <= 2*e.tempoOf(w.start, hi).period+e.late(hi)
+}
+
 // pend notes a wait that is not in waits.
 func (e *soakEvidence) pend(w *seenWait, a *attempt) *pendingWait {
 	lo, hi := w.seen, e.endOf(w, a)
 	slack := e.late(hi)
-	p := &pendingWait{wait: w, attempt: a, lo: lo.Add(-slack).Unix(), hi: hi.Add(slack).Unix()}
+	p := &pendingWait{wait: w, attempt: a, lo: lo.Add(-slack).Unix(), hi: hi.Add(slack).Unix(),
+		excused: e.isBrief(w, hi) || e.reason(w, hi, true) != ""}
 	// Where sampling ended, it was counted as of then.
 	for i := range e.gaps {
 		if g := &e.gaps[i]; !g.began.After(hi.Add(slack)) && !g.ended.Before(lo.Add(-slack)) {
@@ -467,10 +479,15 @@ func kindOf(database uint32, locktype, mode string) string {
 	return fmt.Sprintf("%d/%s/%s", database, locktype, mode)
 }
 
-// assignTo takes one of the counted for each wait, those first that could have
-// been counted in the fewest of the seconds left.
+// assignTo takes one of the counted for each wait, those first that must have been,
+// and of these those that could have been in the fewest of the seconds left.
 func assignTo(counted map[int64]int, waits []*pendingWait) {
-	waits = slices.DeleteFunc(slices.Clone(waits), func(p *pendingWait) bool { return p.done })
+	for _, excused := range []bool{false, true} {
+		assignSome(counted, slices.DeleteFunc(slices.Clone(waits), func(p *pendingWait) bool { return p.done || p.excused != excused }))
+	}
+}
+
+func assignSome(counted map[int64]int, waits []*pendingWait) {
 	slices.SortFunc(waits, func(a, b *pendingWait) int { return cmp.Or(cmp.Compare(a.hi, b.hi), cmp.Compare(a.lo, b.lo)) })
 	for _, second := range slices.Sorted(maps.Keys(counted)) {
 		for _, p := range waits {
