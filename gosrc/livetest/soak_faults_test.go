@@ -233,8 +233,8 @@ func killOne(which string) func(*soak, context.Context, *rand.Rand) error {
 		if err != nil || len(pids) == 0 {
 			return err
 		}
-		if err := s.server.kill(pids[r.IntN(len(pids))]); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return err
+		if err := s.server.kill(pids[r.IntN(len(pids))]); err != nil {
+			return err // it has gone by itself, and another one is tried
 		}
 		// The others are told a moment later.
 		for ctx.Err() == nil {
