@@ -72,6 +72,8 @@ func TestJudgeSoak(t *testing.T) {
 		{"stopped all the time", soakEvidence{gaps: []toldGap{gap("stopped", 50, 1600)}}, "", "stopped"},
 		{"stopped soon after its begin", soakEvidence{gaps: []toldGap{gap("stopped", 180, 1600)}}, "", "stopped"},
 		{"stopped when it was in the tables", soakEvidence{gaps: []toldGap{gap("stopped", 700, 1600)}}, "no gap says why", ""},
+		{"stopped long after its begin, but it was off before", soakEvidence{gaps: []toldGap{gap("disabled", 50, 700), gap("stopped", 700, 1600)}}, "", "stopped"},
+		{"watched for a moment only, after a gap", soakEvidence{gaps: []toldGap{gap("stopped", 50, 900)}, short: []shortSum{counted(1)}}, "", "counted"},
 		{"a gap that was over", soakEvidence{gaps: []toldGap{gap("stopped", 50, 600)}}, "no gap says why", ""},
 		{"older than the ring", soakEvidence{oldest: at(2000)}, "", "older than the ring"},
 		{"removed by hand", soakEvidence{byHand: []loss{{at(900), at(1200)}}}, "", "removed by hand"},

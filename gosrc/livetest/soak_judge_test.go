@@ -184,7 +184,7 @@ func judgeSoak(e *soakEvidence) soakVerdict {
 		hi := e.endOf(w, a)
 		sure := w.seen.Sub(w.start)
 		t := e.tempoOf(w.start, hi)
-		isLong := sure > t.minDuration+e.late(hi)
+		isLong := e.watched(w) > t.minDuration+e.late(hi)
 		switch reason := e.reason(w, hi, true); {
 		case p.done && (!isLong || t.maxRows < manyRows):
 			v.counted++
@@ -377,7 +377,7 @@ func (e *soakEvidence) reason(w *seenWait, hi time.Time, all bool) string {
 			}
 		default:
 			// What had been going on for long enough when it began is in the tables.
-			if !all || t.maxRows < manyRows || w.start.Add(t.minDuration+slack).After(g.began) {
+			if !all || t.maxRows < manyRows || w.start.Add(t.minDuration+slack).After(e.blindSince(g)) {
 				return g.reason
 			}
 		}
@@ -392,7 +392,37 @@ func (e *soakEvidence) reason(w *seenWait, hi time.Time, all bool) string {
 
 // isBrief reports whether it may have fallen between two samples.
 func (e *soakEvidence) isBrief(w *seenWait, hi time.Time) bool {
-	return w.seen.Sub(w.start) <= 2*e.tempoOf(w.start, hi).period+e.late(hi)
+	return e.watched(w) <= 2*e.tempoOf(w.start, hi).period+e.late(hi)
+}
+
+// watched is for how long w was there, for sure, since it could be sampled.
+func (e *soakEvidence) watched(w *seenWait) time.Duration {
+	from := w.start
+	for range e.gaps { // they are in no order
+		for i := range e.gaps {
+			if g := &e.gaps[i]; g.isBlind() && !g.began.After(from.Add(gapSlack)) && g.ended.After(from) {
+				from = g.ended
+			}
+		}
+	}
+	return max(w.seen.Sub(from), 0)
+}
+
+// isBlind reports whether nobody was looking then, rather than not able to write.
+func (g *toldGap) isBlind() bool { return g.reason != "writer blocked" && g.reason != "ring held" }
+
+// blindSince returns the begin of the time, of one gap or of several without a
+// break, in which nobody had been looking when g began.
+func (e *soakEvidence) blindSince(g *toldGap) time.Time {
+	since := g.began
+	for range e.gaps {
+		for i := range e.gaps {
+			if o := &e.gaps[i]; o.isBlind() && o.began.Before(since) && !o.ended.Before(since.Add(-gapSlack)) {
+				since = o.began
+			}
+		}
+	}
+	return since
 }
 
 // pend notes a wait that is not in waits.
@@ -449,7 +479,7 @@ func (e *soakEvidence) assign(pending []*pendingWait) {
 	}
 	byType := make(map[string][]*pendingWait)
 	for _, p := range pending {
-		if !p.done && (p.wait.locktype == "transactionid" || p.wait.seen.Sub(p.wait.start) <= 2*late) {
+		if !p.done && (p.wait.locktype == "transactionid" || e.watched(p.wait) <= 2*late+e.missedAt(p.wait.seen)) {
 			byType[p.wait.locktype] = append(byType[p.wait.locktype], p)
 		}
 	}

@@ -251,6 +251,10 @@ func (l *serverLog) read() (differences []string) {
 	end := strings.LastIndexByte(text, '\n') + 1
 	l.rest = text[end:]
 	for line := range strings.Lines(text[:end]) {
+		// What was wrong a moment ago is told with its detail.
+		if n := len(differences); n > 0 && strings.Contains(line, "} DETAIL:  ") {
+			differences[n-1] += "\n    " + strings.TrimSuffix(line, "\n")
+		}
 		if d := l.judge(strings.TrimSuffix(line, "\n")); d != "" {
 			differences = append(differences, "server log: "+d)
 		}

@@ -143,7 +143,7 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 			"Check "+t.setting+"; when it is empty, unix_socket_directories, port and listen_addresses.")
 	case errors.Is(err, context.DeadlineExceeded):
 		set(StateWriting, "timeout", "the server that keeps the history does not answer", "Facts are kept in memory meanwhile.")
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed):
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed), errors.Is(err, pgconn.ErrConnClosed):
 		set(StateWriting, "connection lost", "lost the connection to the history", "It is made again; facts are kept in memory meanwhile.")
 	default:
 		set(StateWriting, "other", "cannot write history", "Facts are kept in memory meanwhile; pg_lock_history.memory_limit bounds them.")
@@ -279,7 +279,8 @@ func serverEnds(err error) bool {
 	case "57P01", "57P02", "57P03":
 		return true
 	}
-	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || isNet(err)
+	// The last one is what a transaction whose connection broke says of its ROLLBACK.
+	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || isNet(err) || errors.Is(err, pgconn.ErrConnClosed)
 }
 
 func cut(s string, n int) string {

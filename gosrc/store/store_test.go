@@ -407,6 +407,7 @@ func TestExplain(t *testing.T) {
 		{"tables", errNotOurs, StateRefused, []string{"not as CREATE EXTENSION made them"}},
 		{"node", errNodeTaken, StateRefused, []string{"pg_lock_history.node_name"}},
 		{"end of file", io.ErrUnexpectedEOF, StateWriting, []string{"lost the connection"}},
+		{"closed by the client library", fmt.Errorf("roll back: %w", pgconn.ErrConnClosed), StateWriting, []string{"lost the connection"}},
 		{"no answer", context.DeadlineExceeded, StateWriting, []string{"does not answer"}},
 		{"anything else", pg("ERROR", "XX000"), StateWriting, []string{"XX000", "kept in memory"}},
 	}
