@@ -57,7 +57,7 @@ func TestPartsThatAreOffAreGapsOfTheirs(t *testing.T) {
 		{"all is sampled", true, true, "", 0},
 		{"no waits", false, true, history.PartWaits, 3},
 		{"no load", true, false, history.PartLoad, 3},
-		{"nothing", false, false, history.PartAll, 1},
+		{"nothing", false, false, history.PartAll, 3}, // before each heartbeat
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := testConfig()

@@ -75,9 +75,34 @@ type session struct {
 	analyzeAt int64
 }
 
-// files are the files of those leaves of a segment of whose rows we remember
-// that they are there. TRUNCATE gives them others, and so does VACUUM FULL. All 0: not known.
-type segmentFiles struct{ actor, dim, open uint32 }
+// files are the files of those leaves of a segment of whose rows we remember, or
+// readers take for granted, that they are there. TRUNCATE gives them others, and so
+// does VACUUM FULL. All 0: not known.
+type segmentFiles struct{ actor, dim, open, episode uint32 }
+
+// segmentSeen is a segment that was open, with its files.
+type segmentSeen struct {
+	place place
+	seg   int // -1: none
+	round int64
+	files segmentFiles
+}
+
+// seen is the segment that is open now.
+func (s *session) seen() segmentSeen {
+	current := ring.Current(&s.rows)
+	if current < 0 {
+		return segmentSeen{seg: current}
+	}
+	return segmentSeen{place: s.place, seg: current, round: s.rows[current].Round, files: s.files[current]}
+}
+
+// isEmptied reports whether it has been given other files since.
+func (before segmentSeen) isEmptied(now segmentSeen) bool {
+	files := now.files
+	now.files = before.files
+	return before.seg >= 0 && before.files != (segmentFiles{}) && before == now && before.files != files
+}
 
 // size estimates what the ring takes.
 func (s *session) size() ring.Size {
@@ -374,7 +399,8 @@ func (s *session) readRing(ctx context.Context) error {
 		SELECT seg, round, opened_at, closed_at, is_empty, is_rolled,
 		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.actor_' || seg)), 0),
 		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.dim_' || seg)), 0),
-		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.open_' || seg)), 0)
+		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.open_' || seg)), 0),
+		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.episode_' || seg)), 0)
 		  FROM lock_history.ring`)
 	if err != nil {
 		return fmt.Errorf("read the ring: %w", err)
@@ -384,7 +410,7 @@ func (s *session) readRing(ctx context.Context) error {
 	var f segmentFiles
 	var opened, closed *time.Time
 	n := 0
-	_, err = pgx.ForEachRow(rows, []any{&seg, &r.Round, &opened, &closed, &r.Empty, &r.Rolled, &f.actor, &f.dim, &f.open}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&seg, &r.Round, &opened, &closed, &r.Empty, &r.Rolled, &f.actor, &f.dim, &f.open, &f.episode}, func() error {
 		if seg < 0 || seg >= ring.Segments {
 			return fmt.Errorf("%w: ring has a segment %d", errNotOurs, seg)
 		}

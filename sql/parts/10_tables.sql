@@ -29,8 +29,8 @@ CREATE TABLE lock_history.run (
     batch        bigint NOT NULL,        -- number of the last batch that is in the tables
     flush_period interval NOT NULL,
     oldest_open  timestamptz NOT NULL DEFAULT '-infinity', -- no wait that is open as of the heartbeat began earlier
-    lost_from    timestamptz,            -- facts from then to then were dropped: the end of a wait that was open
-    lost_until   timestamptz NOT NULL DEFAULT '-infinity', -- may be among them, unless it was written again since
+    lost         tstzmultirange NOT NULL DEFAULT '{}', -- facts of those times are not there: the end of a wait that was
+                                         -- open may be among them, unless it was written again since
     PRIMARY KEY (node_id, run)
 ) WITH (fillfactor = 50);
 
