@@ -97,7 +97,7 @@ all)
 esac
 
 # shellcheck disable=SC2086
-test/tools/run-tests.sh ${KINDS:-$kinds} | tee "$work/out" | sed '/^[0-9]* passed, [0-9]* failed$/d'
+test/tools/run-tests.sh ${KINDS:-$kinds} | tee "$work/out" | sed -u '/^[0-9]* passed, [0-9]* failed$/d'
 code=${PIPESTATUS[0]}
 last=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$work/out" | tail -1)
 last=${last:-0 passed, 1 failed}
