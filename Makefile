@@ -28,7 +28,9 @@ SQL_PARTS = \
 	sql/parts/43_short_waits.sql \
 	sql/parts/44_gaps.sql \
 	sql/parts/45_health.sql \
+	sql/parts/45_nodes.sql \
 	sql/parts/46_deadlocks.sql \
+	sql/parts/46_recovery_conflicts.sql \
 	sql/parts/47_load.sql \
 	sql/parts/48_blocker_statements.sql \
 	sql/parts/49_fast_path.sql \

@@ -371,6 +371,7 @@ extern void plh_json_bool(StringInfo out, const char *key, bool value);
 /* In probe_sessions.c: the status entry of a process, NULL when there is none. */
 extern PgBackendStatus *plh_status_entry(const PGPROC *proc, int pid);
 extern int32_t plh_translate_state(BackendState state);
+extern void plh_format_address(const SockAddr *addr, char *to, size_t room);
 
 /* Keeps the caught server error for last_error; call inside PG_CATCH. */
 extern void plh_keep_error(MemoryContext context);

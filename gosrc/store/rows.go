@@ -41,6 +41,8 @@ func columnsOf(leaf string) []string {
 	case "deadlock":
 		return []string{"seg", "node_id", "run", "at", "deadlock_id", "member", "pid", "is_victim", "waits_for", "wait_id", "actor_id",
 			"locktype", "object", "mode", "held_mode", "held_object", "database", "relation", "transactionid"}
+	case "conflict":
+		return []string{"seg", "node_id", "run", "at", "conflict", "ended_session", "pid", "actor_id"}
 	case "dim":
 		return []string{"seg", "node_id", "dim_id", "kind", "wait_event_type", "wait_event", "lwlock_mode", "backend_type", "datid", "datname",
 			"usesysid", "usename", "query_id", "instance", "relation", "object", "fork", "object_kind", "query", "seen_at"}
@@ -120,6 +122,10 @@ func newRows(h *hand, s *session, names *Names, c *config.Config, dims *dimensio
 		}
 		for j := range b.Deadlocks {
 			r.deadlock(&b.Deadlocks[j])
+		}
+		for j := range b.Conflicts {
+			c := &b.Conflicts[j]
+			r.add("conflict", nil, r.nodeID, r.run, c.At.Time(), c.Kind.String(), c.Ended, c.Session.Pid, r.actor(c.Session))
 		}
 		for j := range b.Seconds {
 			r.second(&b.Seconds[j])

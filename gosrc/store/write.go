@@ -55,12 +55,15 @@ func (w *writer) write(ctx context.Context) error {
 		h.named = true
 	}
 
-	emptied, err := s.look(ctx, w.cfg)
+	moved, err := s.look(ctx, w.cfg)
 	if err != nil {
 		return err
 	}
-	if emptied {
+	if moved {
 		w.rewriteOpen.Store(true)
+	}
+	if err := s.keepClock(ctx, w.cfg); err != nil {
+		return err
 	}
 	if h.run != 0 {
 		if err := s.learnKnown(ctx, h, w.cfg.FlushPeriod); err != nil {
@@ -107,7 +110,7 @@ func (w *writer) write(ctx context.Context) error {
 	}
 	err = s.transact(ctx, w.cfg, func(tx pgx.Tx) error {
 		// First the run row: see doc.go, "once".
-		if err := s.beat(ctx, tx, h, w.cfg.FlushPeriod); err != nil {
+		if err := s.beat(ctx, tx, h, w.cfg, seg, r.count()); err != nil {
 			return err
 		}
 		if d.Action == ring.Advance {
@@ -199,8 +202,16 @@ func (w *writer) nothingToWrite(h *hand) bool {
 			return false
 		}
 	}
-	due := min(heartbeatIdle, ringSettings(w.cfg).ShareTime())
-	return h.complete.Sub(w.lastHeartbeat) < due
+	return h.complete.Sub(w.lastHeartbeat) < w.session.heartbeatEvery(w.cfg)
+}
+
+// heartbeatEvery is how long the run row may go without being written.
+func (s *session) heartbeatEvery(c *config.Config) time.Duration {
+	every := heartbeatIdle
+	if !s.isHome {
+		every = heartbeatAway
+	}
+	return min(every, ringSettings(c).ShareTime())
 }
 
 // hold keeps the account of what is dropped while the ring is held, and turns
@@ -234,9 +245,10 @@ func (w *writer) hold(h *hand, held bool) {
 }
 
 // look learns what may have changed since the last transaction: by DROP and
-// CREATE EXTENSION, by other nodes, by our own writing. It reports whether the
-// current segment has been emptied by hand.
-func (s *session) look(ctx context.Context, c *config.Config) (emptied bool, err error) {
+// CREATE EXTENSION, by other nodes, by our own writing. It reports whether what
+// we had in the current segment is not there any more: it has been emptied by hand,
+// or another node has gone on to the next one.
+func (s *session) look(ctx context.Context, c *config.Config) (moved bool, err error) {
 	ext, err := findExtension(ctx, s.conn)
 	if err != nil {
 		return false, err
@@ -253,17 +265,20 @@ func (s *session) look(ctx context.Context, c *config.Config) (emptied bool, err
 		return false, err
 	}
 	now := ring.Current(&s.rows)
-	emptied = now == current && before != (segmentFiles{}) && before != s.files[now]
-	if now != current || emptied { // another node went on, or reset()
+	emptied := now == current && before != (segmentFiles{}) && before != s.files[now]
+	moved = now != current || emptied // another node went on, or reset()
+	if moved {
 		clear(s.actors)
 		s.dims = nil
 		s.measureAt = time.Time{}
+		s.rowsHere, s.analyzeAt = 0, analyzeFirst
 	}
-	return emptied, s.measure(ctx, c)
+	return moved, s.measure(ctx, c)
 }
 
-// beat raises the batch number, provided nobody else did.
-func (s *session) beat(ctx context.Context, tx pgx.Tx, h *hand, flushPeriod time.Duration) error {
+// beat raises the batch number, provided nobody else did. That many rows go to
+// segment seg with it, which is -1 when there is none.
+func (s *session) beat(ctx context.Context, tx pgx.Tx, h *hand, c *config.Config, seg, rows int) error {
 	run, batch, number := s.run, s.batch, h.number
 	if h.run != 0 {
 		run, batch, number = h.run, h.known, max(h.number, h.known)
@@ -274,9 +289,14 @@ func (s *session) beat(ctx context.Context, tx pgx.Tx, h *hand, flushPeriod time
 		       oldest_open = coalesce($7::timestamptz, oldest_open),
 		       -- a loss that goes on began where it did
 		       lost_from = CASE WHEN $8::timestamptz > lost_until THEN $8 ELSE lost_from END,
-		       lost_until = greatest($9::timestamptz, lost_until)
+		       lost_until = greatest($9::timestamptz, lost_until),
+		       heartbeat_every = pg_catalog.make_interval(secs => $10::float8),
+		       -- at home there is but one clock
+		       written_at = CASE WHEN $11::bool THEN NULL ELSE pg_catalog.clock_timestamp() END,
+		       last_seg = coalesce(nullif($12::smallint, -1), last_seg), rows = rows + $13::bigint
 		 WHERE node_id = $1::int AND run = $2::bigint AND batch = $3::bigint`,
-		s.nodeID, run, batch, h.complete.Time(), number, flushPeriod.Seconds(), when(h.oldest), when(h.lossFrom), when(h.lossTo))
+		s.nodeID, run, batch, h.complete.Time(), number, c.FlushPeriod.Seconds(), when(h.oldest), when(h.lossFrom), when(h.lossTo),
+		s.heartbeatEvery(c).Seconds(), s.isHome, seg, rows)
 	if err != nil {
 		return fmt.Errorf("write the heartbeat: %w", err)
 	}

@@ -17,10 +17,10 @@
 -- were one.
 CREATE VIEW lock_history.recorded AS
 SELECT n.node_id, n.node, n.system_identifier,
-       NULL::text AS incident, NULL::timestamptz AS since, NULL::timestamptz AS until
+       NULL::text AS incident, NULL::timestamptz AS since, NULL::timestamptz AS until, n.clock_offset
 FROM lock_history.node AS n
 UNION ALL
-SELECT -k.kept_id, k.node, k.system_identifier, k.name, k.since, k.until
+SELECT -k.kept_id, k.node, k.system_identifier, k.name, k.since, k.until, NULL
 FROM lock_history.kept_incident AS k;
 COMMENT ON VIEW lock_history.recorded IS
     'internal: the watched servers, and the kept incidents (node_id below 0) with their range';
@@ -149,7 +149,7 @@ FROM (SELECT DISTINCT ON (l.wait_start, l.wait_id, l.node_id)
              l.seg, l.place, l.wait_start, l.wait_id, l.node_id,
              CASE WHEN l.written_at > r.lost_until THEN r.heartbeat ELSE r.lost_from END AS known_until,
              -- statement time: now() stands still in a long transaction
-             r.heartbeat > pg_catalog.statement_timestamp() - 3 * r.flush_period - interval '2 s'
+             coalesce(r.written_at, r.heartbeat) > pg_catalog.statement_timestamp() - 3 * r.flush_period - interval '2 s'
              AND l.written_at > r.lost_until
              AND NOT EXISTS (SELECT FROM lock_history.run AS later
                              WHERE later.node_id = r.node_id AND later.run > r.run) AS is_alive
@@ -178,10 +178,13 @@ FROM (SELECT DISTINCT ON (l.wait_start, l.wait_id, l.node_id)
                                  LIMIT 1) IS NULL
                           ORDER BY d.wait_start, d.wait_id, d.node_id, d.run) AS l
       JOIN lock_history.run AS r ON r.node_id = l.node_id AND r.run = l.run
-           AND (own.closed_at IS NULL OR own.closed_at > r.heartbeat - interval '1 min')
+           AND (own.closed_at IS NULL OR r.last_seg = own.seg
+                OR greatest(own.closed_at, own.holds_until) > r.heartbeat - interval '1 min')
       WHERE (own.closed_at IS NULL
              OR EXISTS (SELECT FROM lock_history.run AS ended
-                        WHERE ended.heartbeat < own.closed_at + interval '1 min'
+                        -- what was left over of a life may have come late, and clocks differ
+                        WHERE ended.last_seg = own.seg
+                           OR ended.heartbeat < greatest(own.closed_at, own.holds_until) + interval '1 min'
                           AND (own.opened_at IS NULL OR ended.heartbeat >= own.opened_at)))
         AND (SELECT lock_history.incident()) IS NULL
       ORDER BY l.wait_start, l.wait_id, l.node_id, l.written_at DESC) AS o
@@ -203,9 +206,12 @@ GRANT SELECT ON lock_history.wait_episode TO pg_monitor;
 CREATE VIEW lock_history.node_state AS
 SELECT n.node_id, n.node,
        n.system_identifier = (SELECT s.system_identifier FROM pg_catalog.pg_control_system() AS s) AS is_this_system,
-       r.run, r.started_at, r.heartbeat, r.flush_period
+       r.run, r.started_at, r.heartbeat, r.flush_period,
+       -- when it was heard of last, by the clock of the history, and from when on its silence means something
+       coalesce(r.written_at, r.heartbeat) AS last_seen,
+       coalesce(r.written_at, r.heartbeat) + 3 * r.flush_period + r.heartbeat_every + interval '1 min' AS silent_from
 FROM lock_history.node AS n
-LEFT JOIN LATERAL (SELECT l.run, l.started_at, l.heartbeat, l.flush_period
+LEFT JOIN LATERAL (SELECT l.run, l.started_at, l.heartbeat, l.flush_period, l.written_at, l.heartbeat_every
                    FROM lock_history.run AS l
                    WHERE l.node_id = n.node_id
                    ORDER BY l.run DESC LIMIT 1) AS r ON true;
@@ -224,7 +230,7 @@ GRANT SELECT ON lock_history.life TO pg_monitor;
 -- closed_at, which lets a reader leave out whole segments.  What was kept is
 -- never left out.
 CREATE VIEW lock_history.ring_segment AS
-SELECT r.seg, r.round, r.opened_at, r.closed_at, r.is_empty
+SELECT r.seg, r.round, r.opened_at, greatest(r.closed_at, r.holds_until) AS closed_at, r.is_empty
 FROM lock_history.ring AS r
 UNION ALL
 SELECT 8::smallint, NULL, NULL, NULL, NULL;

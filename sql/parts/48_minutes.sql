@@ -247,11 +247,12 @@ SELECT n.node_id, n.node,
               WHERE o.node_id = n.node_id AND o.source <> ALL (ARRAY(SELECT r.round * 8 + r.seg FROM lock_history.ring AS r WHERE NOT r.is_empty))
               UNION ALL
               -- Up to when: its worker knows best.  Of another server the heartbeat is all
-              -- there is, and an idle one has one every 15 minutes.
+              -- there is, and an idle one has one in each heartbeat_every; now is by its own clock.
               SELECT CASE WHEN w.node = n.node THEN pg_catalog.date_trunc('second', greatest(e.heartbeat, w.last_flush))
-                          WHEN e.heartbeat < pg_catalog.statement_timestamp() - 3 * e.flush_period - interval '16 min' THEN pg_catalog.date_trunc('second', e.heartbeat)
-                          ELSE greatest(e.heartbeat, pg_catalog.statement_timestamp()) END, 'infinity'
-              FROM (SELECT l.node_id, l.heartbeat, l.flush_period FROM lock_history.run AS l
+                          WHEN coalesce(e.written_at, e.heartbeat) < pg_catalog.statement_timestamp() - 3 * e.flush_period - e.heartbeat_every - interval '1 min'
+                          THEN pg_catalog.date_trunc('second', e.heartbeat)
+                          ELSE greatest(e.heartbeat, pg_catalog.statement_timestamp() + coalesce(n.clock_offset, '0')) END, 'infinity'
+              FROM (SELECT l.node_id, l.heartbeat, l.flush_period, l.written_at, l.heartbeat_every FROM lock_history.run AS l
                     WHERE l.node_id = n.node_id ORDER BY l.run DESC LIMIT 1) AS e
               CROSS JOIN (SELECT pg_catalog.max(k.value) FILTER (WHERE k.key = 'node') AS node,
                                  nullif(pg_catalog.max(k.value) FILTER (WHERE k.key = 'last_flush'), '')::timestamptz AS last_flush

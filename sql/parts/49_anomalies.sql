@@ -14,7 +14,7 @@ FROM (SELECT DISTINCT ON (l.node_id, l.started_at, l.wait_event_type)
              l.observed, l.expected, l.band, l.leading_event, l.root_pid,
              CASE WHEN l.written_at > r.lost_until THEN r.heartbeat ELSE coalesce(r.lost_from, l.written_at) END AS known_until,
              -- statement time: now() stands still in a long transaction
-             (r.heartbeat > pg_catalog.statement_timestamp() - 3 * r.flush_period - interval '2 s'
+             (coalesce(r.written_at, r.heartbeat) > pg_catalog.statement_timestamp() - 3 * r.flush_period - interval '2 s'
               AND l.written_at > r.lost_until
               AND NOT EXISTS (SELECT FROM lock_history.run AS later
                               WHERE later.node_id = r.node_id AND later.run > r.run)) IS TRUE AS is_alive

@@ -34,6 +34,7 @@ INSERT INTO lock_history.hungry (seg, node_id, run, at, last_at, server_version_
 VALUES (0, :n, 1, pg_temp.t(13), pg_temp.t(13), 150000, 64, 16, '{6,7}', '{25,25}', '{16,16}', '{9,9}', '{5,4}', '{5,4}', '{2,2}');
 INSERT INTO lock_history.anomaly (seg, node_id, run, written_at, started_at, detected_at, ended_at, ended_as, wait_event_type, observed, expected, band, leading_event, root_pid)
 VALUES (0, :n, 1, pg_temp.t(40), pg_temp.t(10), pg_temp.t(30), pg_temp.t(40), 'normal', NULL, 9, 1, 3, 'Lock relation', 101);
+INSERT INTO lock_history.conflict (seg, node_id, run, at, conflict, ended_session, pid, actor_id) VALUES (0, :n, 1, pg_temp.t(13), 'lock', false, 101, 101), (0, :n, 1, pg_temp.t(13), 'snapshot', true, 102, 102);
 SELECT lock_history.keep(pg_temp.t(0), pg_temp.t(60), 'kept', 'here');
 -- all that can be read: each view, and each function that returns rows, called
 -- with values by the names of its arguments, those without a default

@@ -60,7 +60,8 @@ FROM (VALUES
     (28, 'top_queries', $$SELECT * FROM lock_history.top_queries('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
     (29, 'top_queries of days', $$SELECT * FROM lock_history.top_queries('2026-03-01 14:30:00+00', now())$$),
     (30, 'load_by of minutes', $$SELECT * FROM lock_history.load_by('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00', '1 min')$$),
-    (31, 'queries', 'SELECT * FROM lock_history.queries')
+    (31, 'queries', 'SELECT * FROM lock_history.queries'),
+    (32, 'recovery_conflicts', 'SELECT * FROM lock_history.recovery_conflicts')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
@@ -91,7 +92,8 @@ FROM (VALUES
     (19, 'hot_pages', 'SELECT * FROM lock_history.hot_pages'),
     (20, 'wait_histogram', 'SELECT * FROM lock_history.wait_histogram'),
     (21, 'top_queries', $$SELECT * FROM lock_history.top_queries('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
-    (22, 'queries', 'SELECT * FROM lock_history.queries')
+    (22, 'queries', 'SELECT * FROM lock_history.queries'),
+    (23, 'recovery_conflicts', 'SELECT * FROM lock_history.recovery_conflicts')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
