@@ -98,7 +98,7 @@ func TestLiveOldFactsDoNotTurnTheRing(t *testing.T) {
 // another for long, or has anything to complain of. PLH_WRITERS and PLH_BATCHES
 // make it larger.
 func TestLiveManyWriters(t *testing.T) {
-	writers, batches, rows := 20, 25, 40
+	writers, batches, rows := 20, 15, 40
 	if n, err := strconv.Atoi(os.Getenv("PLH_WRITERS")); err == nil {
 		writers = n
 	}

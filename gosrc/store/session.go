@@ -61,6 +61,7 @@ type session struct {
 	missed    *history.Gap     // what went elsewhere before this session; nil when written
 	rows      ring.Rows
 	files     [ring.Segments]segmentFiles
+	nodes     int64               // that have a history here
 	encode    func(string) string // makes valid UTF-8 fit the database's encoding
 
 	actors    map[int64]struct{} // known to be in the current segment
@@ -392,7 +393,8 @@ func (s *session) readRing(ctx context.Context) error {
 		SELECT seg, round, opened_at, closed_at, is_empty, is_rolled,
 		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.actor_' || seg)), 0),
 		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.dim_' || seg)), 0),
-		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.open_' || seg)), 0)
+		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.open_' || seg)), 0),
+		       (SELECT pg_catalog.count(*) FROM lock_history.node)
 		  FROM lock_history.ring`)
 	if err != nil {
 		return fmt.Errorf("read the ring: %w", err)
@@ -402,7 +404,7 @@ func (s *session) readRing(ctx context.Context) error {
 	var f segmentFiles
 	var opened, closed *time.Time
 	n := 0
-	_, err = pgx.ForEachRow(rows, []any{&seg, &r.Round, &opened, &closed, &r.Empty, &r.Rolled, &f.actor, &f.dim, &f.open}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&seg, &r.Round, &opened, &closed, &r.Empty, &r.Rolled, &f.actor, &f.dim, &f.open, &s.nodes}, func() error {
 		if seg < 0 || seg >= ring.Segments {
 			return fmt.Errorf("%w: ring has a segment %d", errNotOurs, seg)
 		}

@@ -26,8 +26,10 @@ const (
 	// view of the last minutes for a big one and compiles it.
 	analyzeFirst = 1000
 
-	// sizeShare is the part of a segment's share that may go unmeasured.
-	sizeShare = 8
+	// sizeShare is the part of a segment's share that may go unmeasured, by all
+	// nodes together; measureLeast is what each may write all the same.
+	sizeShare    = 8
+	measureLeast = 64 << 10
 )
 
 // makeRoom empties what is to be emptied, as far as nobody uses it, and says
@@ -206,6 +208,9 @@ func (s *session) analyze(ctx context.Context, seg int) {
 // would else be missed only when its segment comes round.
 func (s *session) measure(ctx context.Context, c *config.Config) error {
 	limit := min(measureBytes, ringSettings(c).ShareSize()/sizeShare)
+	if s.nodes > 1 {
+		limit = max(limit/s.nodes, measureLeast)
+	}
 	if time.Now().Before(s.measureAt) && s.written < limit {
 		return nil
 	}

@@ -37,7 +37,7 @@ sign('ours', 'fleet', '/CN=fleet');
 my $archive = LockHistory::cluster('archive', settings => "listen_addresses = '127.0.0.1'\nssl = on\nssl_cert_file = '$dir/server.crt'\nssl_key_file = '$dir/server.key'\nssl_ca_file = '$dir/ours.crt'");
 $archive->safe_psql('postgres', q{CREATE ROLE fleet LOGIN; SELECT lock_history.grant_writer('fleet')});
 my $hba = slurp_file($archive->data_dir . '/pg_hba.conf');
-write_to($archive->data_dir . '/pg_hba.conf', "hostssl all fleet 127.0.0.1/32 cert\n$hba");
+write_to($archive->data_dir . '/pg_hba.conf', "hostssl all fleet 127.0.0.1/32 cert\nhost all fleet 127.0.0.1/32 reject\n$hba");
 $archive->reload;
 
 my $port = $archive->port;
