@@ -10,7 +10,8 @@ SELECT n.node, n.system_identifier, n.server_version_num,
             WHEN s.run IS NULL THEN 'never wrote'
             WHEN s.silent_from < pg_catalog.statement_timestamp() THEN 'silent'
             ELSE 'recording' END AS state,
-       greatest(pg_catalog.statement_timestamp() + coalesce(n.clock_offset, '0') - k.complete_until, interval '0') AS lag,
+       CASE WHEN k.complete_until IS NOT NULL
+            THEN greatest(pg_catalog.statement_timestamp() + coalesce(n.clock_offset, '0') - k.complete_until, interval '0') END AS lag,
        n.clock_offset, n.clock_error, n.clock_at AS clock_measured_at,
        r.rows, r.lives, s.flush_period
 FROM lock_history.node AS n
