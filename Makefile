@@ -192,7 +192,7 @@ FUZZ_TIME ?= $(or $(FUZZTIME),20s)
 fuzz:
 	@test/tools/fuzz.sh $(FUZZ_TIME)
 bench: deps
-	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(or $(filter reading callbacks lwlocks load_size volume shutdown,$(CASE)),run).sh
+	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(or $(filter reading callbacks lwlocks load_size volume shutdown fleet,$(CASE)),run).sh
 
 # ---- style ----
 
@@ -235,6 +235,7 @@ help:
 	@echo '                    make bench CASE=load_size: what load takes on disk by second'
 	@echo '                    make bench CASE=volume: WAL, tables and temporary files that it writes'
 	@echo '                    make bench CASE=shutdown: what a shutdown takes, with and without'
+	@echo '                    make bench CASE=fleet: what one server costs a history on another'
 	@echo 'make lint           gofmt, go vet, C warnings as errors, check-docs'
 	@echo 'make check-docs     settings and columns against doc/'
 	@echo 'make fmt            gofmt -w'

@@ -77,6 +77,38 @@ func TestLiveAnotherNodeTurnsTheRing(t *testing.T) {
 	l.expect("1", `SELECT last_seg FROM lock_history.run JOIN lock_history.node USING (node_id) WHERE node = 'ahead'`)
 }
 
+// A segment that another node closes while a batch is on its way into it gets
+// nothing more of it, and is not added up by minute while one is at it.
+func TestLiveClosedUnderAWriter(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	l.flushed(l.push(0, aGap(1)))
+	o := l.another("slow", 0)
+	o.start()
+	o.flushed(o.push(time.Second, aGap(1)))
+	busy := connect(t, l.dsn)
+	l.mustOn(busy, `BEGIN`)
+	l.mustOn(busy, `LOCK TABLE lock_history.gap_0 IN SHARE MODE; LOCK TABLE lock_history.second_0 IN ROW EXCLUSIVE MODE`)
+	to := o.push(time.Second, aGap(5))
+	o.until("its writer waits", func() bool {
+		return o.store.Status().Errors > 0 || l.query(`SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted AND relation = 'lock_history.gap_0'::regclass)`) == "true"
+	})
+	l.must(`UPDATE lock_history.ring SET closed_at = CASE seg WHEN 0 THEN now() END, opened_at = CASE seg WHEN 0 THEN opened_at ELSE now() END,
+		round = round + seg, is_empty = false WHERE seg IN (0, 1)`)
+	l.until("it is not added up", func() bool {
+		_, err := l.db.Exec(t.Context(), `SELECT lock_history.roll_up(0::smallint, 0::smallint, '10 min')`)
+		if err == nil {
+			t.Fatal("segment 0 has been rolled up while somebody writes into it")
+		}
+		return strings.Contains(err.Error(), "second_0")
+	})
+	l.mustOn(busy, `COMMIT`)
+	o.flushed(to)
+	l.expect("1", `SELECT string_agg(seg::text, ',') FROM lock_history.gap WHERE lost = 5`)
+	l.flushed(l.push(time.Second, aGap(1)))
+	l.rolled()
+}
+
 // What a life long ago has left does not turn the ring back.
 func TestLiveOldFactsDoNotTurnTheRing(t *testing.T) {
 	l := newLab(t, true)

@@ -151,6 +151,22 @@ func (s *session) advance(ctx context.Context, tx pgx.Tx, d ring.Decision, h *ha
 	return nil
 }
 
+// checkOpen makes sure, once its tables are locked, that segment seg is still open:
+// another node may have closed it since the ring was read. What came into it after
+// it has been added up by minute would be missing there; roll_up() is kept away by
+// our locks.
+func (s *session) checkOpen(ctx context.Context, tx pgx.Tx, seg int) error {
+	tag, err := tx.Exec(ctx, `SELECT FROM lock_history.ring WHERE seg = $1::smallint AND round = $2::bigint AND closed_at IS NULL`,
+		seg, s.rows[seg].Round)
+	if err != nil {
+		return fmt.Errorf("read the ring: %w", err)
+	}
+	if tag.RowsAffected() != 1 {
+		return errMoved
+	}
+	return nil
+}
+
 // ringTime is now, as far as the ring is concerned, which turns by the clock of
 // the server that it is on: if it turned by that of each node, one whose clock is
 // wrong by a day would open the next segment, and the others again the next, until

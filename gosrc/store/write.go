@@ -126,7 +126,11 @@ func (w *writer) write(ctx context.Context) error {
 		if seg < 0 {
 			return nil
 		}
-		return r.copyInto(ctx, tx, seg)
+		var check func() error
+		if s.nodes > 1 && d.Action != ring.Advance {
+			check = func() error { return s.checkOpen(ctx, tx, seg) }
+		}
+		return r.copyInto(ctx, tx, seg, check)
 	})
 	if err != nil {
 		return fmt.Errorf("batch %d (%d rows) into segment %d: %w", h.number, r.count(), seg, err)

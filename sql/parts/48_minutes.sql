@@ -33,6 +33,8 @@ BEGIN
         RETURN true;  -- nothing to do, or another writer has done it
     END IF;
     source := closed.round * 8 + roll_up.seg;
+    -- A writer that has found the segment open may still be at it: not now, then.
+    EXECUTE pg_catalog.format('LOCK TABLE lock_history.%I, lock_history.%I IN SHARE MODE NOWAIT', 'second_' || roll_up.seg, 'gap_' || roll_up.seg);
     -- time in which there is nothing is passed over
     SELECT pg_catalog.min(s.at) INTO began FROM lock_history.second AS s
     WHERE s.seg = roll_up.seg AND s.at >= coalesce(closed.rolled_to, '-infinity');
