@@ -109,6 +109,21 @@ func TestLiveClosedUnderAWriter(t *testing.T) {
 	l.rolled()
 }
 
+// A server that has been removed begins anew when it is there again.
+func TestLiveForgottenNode(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	l.flushed(l.push(0, aGap(1)))
+	o := l.another("back", 0)
+	o.start()
+	o.flushed(o.push(time.Second, aGap(5)))
+	l.must(`UPDATE lock_history.run SET written_at = written_at - interval '1 hour'`)
+	l.must(`SELECT lock_history.forget_node('back')`)
+	o.flushed(o.push(time.Second, aGap(6)))
+	l.expect("6", `SELECT string_agg(lost::text, ',') FROM lock_history.gaps WHERE node = 'back' AND reason = 'late'`)
+	l.expect("recording 1", `SELECT state || ' ' || lives FROM lock_history.nodes WHERE node = 'back'`)
+}
+
 // What a life long ago has left does not turn the ring back.
 func TestLiveOldFactsDoNotTurnTheRing(t *testing.T) {
 	l := newLab(t, true)

@@ -44,3 +44,34 @@ COMMENT ON COLUMN lock_history.nodes.clock_measured_at IS 'when it was measured,
 COMMENT ON COLUMN lock_history.nodes.rows IS 'rows written by the lives of its worker that are remembered (twice the retention)';
 COMMENT ON COLUMN lock_history.nodes.lives IS 'number of these lives';
 COMMENT ON COLUMN lock_history.nodes.flush_period IS 'its flush_period';
+
+-- Its rows go with the ring; without the node they are nobody's, and in no view.  A
+-- writer that comes back finds its run row gone, and begins anew under another number.
+CREATE FUNCTION lock_history.forget_node(node text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+#variable_conflict use_column
+DECLARE
+    old record;
+BEGIN
+    PERFORM lock_history.check_change();
+    SELECT s.node_id, s.last_seen, s.silent_from > pg_catalog.clock_timestamp() AS is_heard_of INTO old
+    FROM lock_history.node_state AS s WHERE s.node = forget_node.node;
+    IF NOT FOUND THEN
+        RAISE EXCEPTION 'there is no node "%"', coalesce(forget_node.node, '')
+            USING ERRCODE = 'undefined_object', HINT = 'SELECT node FROM lock_history.nodes lists them.';
+    ELSIF old.is_heard_of THEN
+        RAISE EXCEPTION 'node "%" may still write here', forget_node.node
+            USING ERRCODE = 'object_in_use', DETAIL = pg_catalog.format('It wrote last at %s.', old.last_seen),
+                  HINT = 'Stop it, or have it write elsewhere; its state in lock_history.nodes must be silent.';
+    END IF;
+    DELETE FROM lock_history.run AS r WHERE r.node_id = old.node_id;
+    DELETE FROM lock_history.detector AS d WHERE d.node_id = old.node_id;
+    DELETE FROM lock_history.minute_gap AS g WHERE g.node_id = old.node_id;
+    DELETE FROM lock_history.node AS n WHERE n.node_id = old.node_id;
+END
+$$;
+COMMENT ON FUNCTION lock_history.forget_node(text) IS 'Removes a server that is recorded here no more, with its history; kept incidents stay';
+REVOKE ALL ON FUNCTION lock_history.forget_node(text) FROM PUBLIC;

@@ -31,3 +31,15 @@ SELECT pg_temp.add_actor(n.node_id, n.node_id, seen => 0), pg_temp.add_wait('ope
 FROM lock_history.node AS n JOIN seen AS s ON s.name = n.node AND s.written < '1 min' \g /dev/null
 UPDATE lock_history.open AS o SET wait_start = :'base'::timestamptz - interval '10 s' + n.clock_offset, written_at = :'base'::timestamptz + n.clock_offset FROM lock_history.node AS n WHERE n.node_id = o.node_id;
 SELECT node, wait_end, duration BETWEEN '10 s' AND '40 s' AS duration FROM lock_history.waits ORDER BY node;
+-- who is heard of no more can be removed, with all that is shown of it
+\set VERBOSITY terse
+SELECT lock_history.forget_node('no such');
+SELECT lock_history.forget_node('idle');
+INSERT INTO lock_history.detector (node_id, written_at, state) SELECT node_id, now(), '{}' FROM lock_history.node WHERE node = 'gone';
+INSERT INTO lock_history.gap (seg, node_id, run, began, ended, reason, lost) SELECT 0, node_id, 1, now(), now(), 'late', 0 FROM lock_history.node WHERE node = 'gone';
+INSERT INTO lock_history.minute_gap (node_id, source, began, ended) SELECT node_id, 0, now(), now() FROM lock_history.node WHERE node = 'gone';
+SELECT reason FROM lock_history.gaps WHERE node = 'gone' ORDER BY reason;
+SELECT lock_history.forget_node('gone'), lock_history.forget_node('never') \g /dev/null
+SELECT count(*) FROM lock_history.nodes WHERE node IN ('gone', 'never');
+SELECT reason FROM lock_history.gaps WHERE node = 'gone';
+SELECT count(*) FROM lock_history.minute_gap;

@@ -22,21 +22,19 @@ use warnings FATAL => 'all';
 
 use Carp;
 use IO::Select;
-use IO::Socket::INET;
 use IO::Socket::UNIX;
 use PostgreSQL::Test::Utils;
 
-# new(node, tcp => 1: the way begins with a port of 127.0.0.1 rather than a socket)
 sub new
 {
-	my ($class, $node, %o) = @_;
-	my $self = bless { to => $node->host . '/.s.PGSQL.' . $node->port, port => $node->port, tcp => $o{tcp},
+	my ($class, $node) = @_;
+	my $self = bless { to => $node->host . '/.s.PGSQL.' . $node->port, port => $node->port,
 		dir => PostgreSQL::Test::Utils::tempdir_short() }, $class;
 	$self->mend;
 	return $self;
 }
 
-sub host { return $_[0]{tcp} ? '127.0.0.1' : $_[0]{dir}; }
+sub host { return $_[0]{dir}; }
 sub port { return $_[0]{port}; }
 
 sub mend
@@ -44,11 +42,7 @@ sub mend
 	my ($self) = @_;
 	croak 'there is a way already' if $self->{pid};
 	unlink "$self->{dir}/.s.PGSQL.$self->{port}";
-	my $listener = $self->{tcp}
-	  ? IO::Socket::INET->new(LocalAddr => '127.0.0.1', LocalPort => $self->{was} // 0, Listen => 10, ReuseAddr => 1)
-	  : IO::Socket::UNIX->new(Local => "$self->{dir}/.s.PGSQL.$self->{port}", Listen => 10);
-	croak "listen: $!" if !$listener;
-	$self->{port} = $self->{was} = $listener->sockport if $self->{tcp};
+	my $listener = IO::Socket::UNIX->new(Local => "$self->{dir}/.s.PGSQL.$self->{port}", Listen => 10) or croak "listen: $!";
 	defined($self->{pid} = fork) or croak "fork: $!";
 	if ($self->{pid} == 0)
 	{
