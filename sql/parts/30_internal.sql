@@ -6,7 +6,10 @@
 -- node_id is the same in all rows, or in every few: the planner, which knows
 -- little about a union of partitions, must not choose it as what to join on.
 -- So the name of a node is a sub-select, and "(a.node_id = b.node_id) IS TRUE"
--- only filters what seg and actor_id have found.
+-- only filters what seg and actor_id have found.  Numbers of the dictionary begin
+-- anew with each node, and would find as many as there are nodes.  So there node_id
+-- is joined on, too, and a "0 *" has each condition wait until the arrays have been
+-- taken apart.
 --
 -- Each is granted like the public views.  They contain nothing that those do
 -- not show; the masks are here, below everything.

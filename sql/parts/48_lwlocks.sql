@@ -11,7 +11,7 @@ JOIN lock_history.recorded AS n ON n.node_id = l.node_id
 CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(l.dims), pg_catalog.unnest(l.wait_ms), pg_catalog.unnest(l.waits),
                               pg_catalog.unnest(l.waiters_max), pg_catalog.unnest(l.held_exclusive), pg_catalog.unnest(l.shared_holders))
            AS w(dim_id, wait_ms, waits, waiters_max, held_exclusive, shared_holders)
-JOIN lock_history.dim AS d ON d.seg = l.seg AND d.dim_id = w.dim_id AND (d.node_id = l.node_id) IS TRUE
+JOIN lock_history.dim AS d ON d.seg = l.seg + 0 * w.dim_id AND d.dim_id = w.dim_id + 0 * l.node_id AND d.node_id = l.node_id + 0 * w.dim_id
 WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
   -- a kept incident is read without a look into the ring
   AND l.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END);

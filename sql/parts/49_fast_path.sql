@@ -8,7 +8,7 @@ JOIN lock_history.recorded AS n ON n.node_id = f.node_id
 CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(f.dims), pg_catalog.unnest(f.sessions), pg_catalog.unnest(f.slots_max),
                               pg_catalog.unnest(f.sessions_full), pg_catalog.unnest(f.spilled_max))
                    AS u(dim_id, sessions, slots_max, sessions_full, spilled_max)
-JOIN lock_history.dim AS d ON d.seg = f.seg AND d.dim_id = u.dim_id AND (d.node_id = f.node_id) IS TRUE
+JOIN lock_history.dim AS d ON d.seg = f.seg + 0 * u.dim_id AND d.dim_id = u.dim_id + 0 * f.node_id AND d.node_id = f.node_id + 0 * u.dim_id
 WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
   AND f.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END);
 
@@ -42,7 +42,7 @@ CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(h.dims), pg_catalog.unnest(h.loc
                               pg_catalog.unnest(h.spilled_max), pg_catalog.unnest(h.looks), pg_catalog.unnest(h.looks_full),
                               pg_catalog.unnest(h.sessions))
                    AS u(dim_id, locks_max, slots_max, spilled_max, looks, looks_full, sessions)
-JOIN lock_history.dim AS d ON d.seg = h.seg AND d.dim_id = u.dim_id AND (d.node_id = h.node_id) IS TRUE
+JOIN lock_history.dim AS d ON d.seg = h.seg + 0 * u.dim_id AND d.dim_id = u.dim_id + 0 * h.node_id AND d.node_id = h.node_id + 0 * u.dim_id
 -- Not through the view of texts, which reads minutes too: a segment has the texts
 -- of its own statements.  Who does not ask for the text does not pay for it.
 LEFT JOIN (SELECT x.node_id, x.query_id, x.datid, x.usesysid, (pg_catalog.array_agg(x.query ORDER BY x.seen_at DESC))[1] AS query
@@ -187,7 +187,7 @@ BEGIN
                 GROUP BY l.seg, l.node_id, l.dim_id)
             SELECT (sum(u.ms) FILTER (WHERE d.wait_event_type = 'LWLock' AND d.wait_event = 'LockManager') / nullif(sum(u.ms), 0))::double precision
             FROM number AS u
-            JOIN lock_history.load_dictionary AS d ON d.seg = u.seg AND d.dim_id = u.dim_id AND (d.node_id = u.node_id) IS TRUE$sql$,
+            JOIN lock_history.load_dictionary AS d ON d.seg = u.seg AND d.dim_id = u.dim_id AND d.node_id = u.node_id$sql$,
             -- as in top_queries()
             CASE WHEN seen.last_full - seen.first_full > interval '2 h' THEN 'load_by_minute' ELSE 'load_history' END)
         INTO share USING size.node, seen.first_full, seen.last_full;

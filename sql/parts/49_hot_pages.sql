@@ -13,7 +13,7 @@ JOIN lock_history.recorded AS n ON n.node_id = p.node_id
 CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(p.dims), pg_catalog.unnest(p.blocks), pg_catalog.unnest(p.wait_ms), pg_catalog.unnest(p.waits),
                               pg_catalog.unnest(p.waiters_max), pg_catalog.unnest(p.held_exclusive), pg_catalog.unnest(p.shared_holders))
            AS w(dim_id, block, wait_ms, waits, waiters_max, held_exclusive, shared_holders)
-JOIN lock_history.dim AS d ON d.seg = p.seg AND d.dim_id = w.dim_id AND (d.node_id = p.node_id) IS TRUE
+JOIN lock_history.dim AS d ON d.seg = p.seg + 0 * w.dim_id AND d.dim_id = w.dim_id + 0 * p.node_id AND d.node_id = p.node_id + 0 * w.dim_id
 WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
   -- a kept incident is read without a look into the ring
   AND p.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END);

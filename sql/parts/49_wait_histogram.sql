@@ -8,7 +8,7 @@ FROM lock_history.wait_length AS w
 JOIN lock_history.recorded AS n ON n.node_id = w.node_id
 CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(w.dims), pg_catalog.unnest(w.buckets), pg_catalog.unnest(w.waits), pg_catalog.unnest(w.total_ms))
            AS b(dim_id, bucket, waits, total_ms)
-JOIN lock_history.dim AS d ON d.seg = w.seg AND d.dim_id = b.dim_id AND (d.node_id = w.node_id) IS TRUE
+JOIN lock_history.dim AS d ON d.seg = w.seg + 0 * b.dim_id AND d.dim_id = b.dim_id + 0 * w.node_id AND d.node_id = w.node_id + 0 * b.dim_id
 WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
   -- a kept incident is read without a look into the ring
   AND w.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END)
