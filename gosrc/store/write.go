@@ -32,6 +32,10 @@ const (
 	// its end.
 	heldGapLength = time.Minute
 
+	// maxLosses bounds the times in a run row, 16 bytes each, that is written with every
+	// batch. Beyond it they become one: of a wait that was lost then, less is known.
+	maxLosses = 20
+
 	keyHeld   = "store: held"
 	keyGaveUp = "store: minutes given up"
 )
@@ -55,13 +59,12 @@ func (w *writer) write(ctx context.Context) error {
 		h.named = true
 	}
 
-	moved, err := s.look(ctx, w.cfg)
+	before := s.seen()
+	err := s.look(ctx, w.cfg)
 	if err != nil {
 		return err
 	}
-	if moved {
-		w.rewriteOpen.Store(true)
-	}
+	w.meetOthers(before, s)
 	if err := s.keepClock(ctx, w.cfg); err != nil {
 		return err
 	}
@@ -249,35 +252,45 @@ func (w *writer) hold(h *hand, held bool) {
 }
 
 // look learns what may have changed since the last transaction: by DROP and
-// CREATE EXTENSION, by other nodes, by our own writing. It reports whether what
-// we had in the current segment is not there any more: it has been emptied by hand,
-// or another node has gone on to the next one.
-func (s *session) look(ctx context.Context, c *config.Config) (moved bool, err error) {
+// CREATE EXTENSION, by other nodes, by hand, by our own writing.
+func (s *session) look(ctx context.Context, c *config.Config) error {
 	ext, err := findExtension(ctx, s.conn)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if ext != s.ext {
-		return false, errRecreated
+		return errRecreated
 	}
-	current := ring.Current(&s.rows)
-	var before segmentFiles
-	if current >= 0 {
-		before = s.files[current]
-	}
+	before := s.seen()
 	if err := s.readRing(ctx); err != nil {
-		return false, err
+		return err
 	}
-	now := ring.Current(&s.rows)
-	emptied := now == current && before != (segmentFiles{}) && before != s.files[now]
-	moved = now != current || emptied // another node went on, or reset()
-	if moved {
+	now := s.seen()
+	if now.seg != before.seg || before.isEmptied(now) { // another node went on, or reset()
 		clear(s.actors)
 		s.dims = nil
 		s.measureAt = time.Time{}
 		s.rowsHere, s.analyzeAt = 0, analyzeFirst
 	}
-	return moved, s.measure(ctx, c)
+	return s.measure(ctx, c)
+}
+
+// meetOthers looks whether another node has gone on to the next segment since, or
+// somebody has emptied the current one by hand. Then open waits are needed again; and
+// where their ends have gone, nobody knows any more which of those in the tables had
+// ended.
+func (w *writer) meetOthers(before segmentSeen, s *session) {
+	now := s.seen()
+	if before.place == now.place && before.seg != now.seg {
+		w.rewriteOpen.Store(true)
+	}
+	if !before.isEmptied(now) {
+		return
+	}
+	w.rewriteOpen.Store(true)
+	if before.files.episode != now.files.episode && w.lastComplete > 0 {
+		w.lose(s.rows[now.seg].OpenedAt, w.lastComplete)
+	}
 }
 
 // beat raises the batch number, provided nobody else did. That many rows go to
@@ -291,16 +304,18 @@ func (s *session) beat(ctx context.Context, tx pgx.Tx, h *hand, c *config.Config
 		UPDATE lock_history.run
 		   SET heartbeat = $4::timestamptz, batch = $5::bigint, flush_period = pg_catalog.make_interval(secs => $6::float8),
 		       oldest_open = coalesce($7::timestamptz, oldest_open),
-		       -- a loss that goes on began where it did
-		       lost_from = CASE WHEN $8::timestamptz > lost_until THEN $8 ELSE lost_from END,
-		       lost_until = greatest($9::timestamptz, lost_until),
-		       heartbeat_every = pg_catalog.make_interval(secs => $10::float8),
+		       lost = CASE WHEN $9::timestamptz IS NULL THEN lost
+		                   WHEN (SELECT pg_catalog.count(*) FROM pg_catalog.unnest(lost)) < $10::int
+		                   THEN lost + pg_catalog.tstzmultirange(pg_catalog.tstzrange(least($8::timestamptz, $9), $9, '[]'))
+		                   -- what was written in between and still goes on was written again
+		                   ELSE pg_catalog.tstzmultirange(pg_catalog.tstzrange(least($8, pg_catalog.lower(lost)), greatest($9, pg_catalog.upper(lost)), '[]')) END,
+		       heartbeat_every = pg_catalog.make_interval(secs => $11::float8),
 		       -- at home there is but one clock
-		       written_at = CASE WHEN $11::bool THEN NULL ELSE pg_catalog.clock_timestamp() END,
-		       last_seg = coalesce(nullif($12::smallint, -1), last_seg), rows = rows + $13::bigint
+		       written_at = CASE WHEN $12::bool THEN NULL ELSE pg_catalog.clock_timestamp() END,
+		       last_seg = coalesce(nullif($13::smallint, -1), last_seg), rows = rows + $14::bigint
 		 WHERE node_id = $1::int AND run = $2::bigint AND batch = $3::bigint`,
 		s.nodeID, run, batch, h.complete.Time(), number, c.FlushPeriod.Seconds(), when(h.oldest), when(h.lossFrom), when(h.lossTo),
-		s.heartbeatEvery(c).Seconds(), s.isHome, seg, rows)
+		maxLosses, s.heartbeatEvery(c).Seconds(), s.isHome, seg, rows)
 	if err != nil {
 		return fmt.Errorf("write the heartbeat: %w", err)
 	}
