@@ -222,8 +222,13 @@ $west->stop;
 
 # ---- a server that is heard of no more ----
 
-wait_once($standby, 50);
+# its promotion changes nothing before
+begin($standby, 50);
+$standby->promote;
+end($standby, 50);
+wait_once($standby, 51);
 LockHistory::flush($standby);
+is(keys_of('east standby'), '2 granted, 50 granted, 51 granted', 'a standby that writes elsewhere goes on when it is promoted');
 $standby->stop('immediate');
 sql(q{UPDATE lock_history.run SET written_at = written_at - interval '3 min' WHERE node_id = (SELECT node_id FROM lock_history.node WHERE node = 'east standby')});
 is(sql(q{SELECT state FROM lock_history.nodes WHERE node = 'east standby'}), 'silent', 'silent for longer than a minute');
