@@ -41,7 +41,7 @@
  * the same transaction is no second failure.
  *
  * Nothing here waits or takes a lock, and nothing allocates (but gettext, for the
- * error of a parallel worker): an "out of memory" would
+ * error of a parallel worker and the detail of a conflict): an "out of memory" would
  * take the place of the error that is being raised.  To see more of it than its
  * SQLSTATE there is only CopyErrorData(), which copies all of it; it is called
  * when all the texts together fit into memory that was set aside at start
