@@ -177,6 +177,18 @@ add_found(PlhWait *found, uint32_t room, PlhWake *wake, const PlhWait *row)
 }
 
 /*
+ * True while the process stands in the queue of a heavyweight lock.  It is set
+ * and cleared with waitLock under the same partition lock, and lies in the cache line in
+ * which all is that load has to know of an idle process: of the two, which would be
+ * fetched from memory for each slot at each tick, that saves one.
+ */
+static inline bool
+is_in_a_queue(const PGPROC *proc)
+{
+	return *(const volatile int *) &proc->waitStatus == PROC_WAIT_STATUS_WAITING;
+}
+
+/*
  * One pass over all processes; true when the waiters differ from the known
  * ones.  Touches one cache line of a process that does not wait.
  */
@@ -195,13 +207,16 @@ sweep(uint32_t track, const PlhWait *known, uint32_t n_known, PlhWait *found, ui
 	for (i = 0; i < count; i++)
 	{
 		const PGPROC *proc = &ProcGlobal->allProcs[i];
-		LOCK	   *lock = *(LOCK *const volatile *) &proc->waitLock;
+		LOCK	   *lock;
 		const PlhWait *was = NULL;
 		PlhWait		now;
 
 		if (next < n_known && known[next].slot == (int32) i)
 			was = &known[next++];
-		if (lock == NULL && was == NULL)
+		if (was == NULL && !is_in_a_queue(proc))
+			continue;
+		lock = *(LOCK *const volatile *) &proc->waitLock;
+		if (was == NULL && lock == NULL)
 			continue;
 
 		memset(&now, 0, sizeof(now));
