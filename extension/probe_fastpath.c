@@ -446,6 +446,8 @@ plh_note_fastpath(PlhWake *wake, int64 period_ns)
 	{
 		uint32		number = (first + i) % PLH_MAX_PROCESSES();
 
+		if (plh_used_slot(number) != number)
+			continue;
 		if (look.words_left == 0)
 		{
 			fastpath->next = number;
