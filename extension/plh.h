@@ -275,24 +275,6 @@ plh_is_alive(const PGPROC *proc, int pid)
 	return owner != 0 && owner == pid && *(const volatile int *) &proc->pid == pid;
 }
 
-/* probe_slots.c: slots that nobody has been in, from ... to - 1; none when both are equal. */
-typedef struct PlhUnused
-{
-	uint32		from;
-	uint32		to;
-} PlhUnused;
-
-extern const PlhUnused *plh_unused;
-extern void plh_prepare_slots(bool is_first);
-extern void plh_follow_slots(bool all);
-
-/* The first slot from this one on that somebody may be in; all those are looked at by the ticks. */
-static inline uint32
-plh_used_slot(uint32 slot)
-{
-	return slot >= plh_unused->from && slot < plh_unused->to ? plh_unused->to : slot;
-}
-
 /* probe_activity.c, called by the wait probe. */
 extern bool plh_note_activity(int64 now, int64 now_ns, int64 period_ns, uint32 track);
 extern void plh_forget_activity(void);

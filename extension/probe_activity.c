@@ -586,7 +586,7 @@ plh_note_activity(int64 now, int64 now_ns, int64 period_ns, uint32 track)
 
 	/* Now and then all are looked at: what begins no transaction is not overlooked for long. */
 	thorough = activity->ticks++ % LOOK_AGAIN == 0;
-	for (i = plh_used_slot(0); i < PLH_MAX_PROCESSES(); i = plh_used_slot(i + 1))
+	for (i = 0; i < PLH_MAX_PROCESSES(); i++)
 		if (thorough || !nothing_happens(i, &idle_clients))
 			look_at(i, passed_us, track);
 	if (activity->waiters.n > 0)

@@ -446,8 +446,6 @@ plh_note_fastpath(PlhWake *wake, int64 period_ns)
 	{
 		uint32		number = (first + i) % PLH_MAX_PROCESSES();
 
-		if (plh_used_slot(number) != number)
-			continue;
 		if (look.words_left == 0)
 		{
 			fastpath->next = number;

@@ -38,9 +38,6 @@
 /* A hole between two sweeps is a gap from this length on (and 3 periods). */
 #define GAP_NS (1000 * INT64CONST(1000000))
 
-/* After so long without a sweep the order in which sessions came says nothing, see probe_slots.c. */
-#define FOLLOW_NS (100 * INT64CONST(1000000))
-
 /*
  * A process that was just granted its lock shows no awaited lock some
  * instructions before its status says how it went; look again this often.
@@ -207,9 +204,7 @@ sweep(uint32_t track, const PlhWait *known, uint32_t n_known, PlhWait *found, ui
 
 	wake->n_found = wake->n_waiting = wake->n_lost = 0;
 
-	/* Sessions come in order, but not while nobody looks. */
-	plh_follow_slots(started - pace->last_sweep_ns > FOLLOW_NS);
-	for (i = plh_used_slot(0); i < count; i = plh_used_slot(i + 1))
+	for (i = 0; i < count; i++)
 	{
 		const PGPROC *proc = &ProcGlobal->allProcs[i];
 		LOCK	   *lock;

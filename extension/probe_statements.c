@@ -205,7 +205,7 @@ look_at(uint32 slot, uint32 lxid, int64 at)
 void
 plh_look_at_statements(int64 at, int64 now_ns)
 {
-	uint32		slots = Min(memory->n_slots - (plh_unused->to - plh_unused->from), SLOTS_A_LOOK);
+	uint32		slots = Min(memory->n_slots, SLOTS_A_LOOK);
 	uint32		looked = 0;
 
 	if (now_ns - memory->last_look_ns < LOOK_NS)
@@ -215,7 +215,7 @@ plh_look_at_statements(int64 at, int64 now_ns)
 
 	for (; slots > 0 && looked < SESSIONS_A_LOOK; slots--)
 	{
-		uint32		slot = plh_used_slot(memory->next) % memory->n_slots;
+		uint32		slot = memory->next;
 		const PGPROC *proc = &ProcGlobal->allProcs[slot];
 		uint32		lxid = plh_lxid(proc);
 		bool		is_old = lxid == memory->lxids[slot];

@@ -245,7 +245,6 @@ plh_worker_main(Datum arg)
 	PlhProbes	probes;
 	char		error[512];
 	const char *hint;
-	bool		is_first;
 	int			code;
 
 	/*
@@ -261,10 +260,8 @@ plh_worker_main(Datum arg)
 	before_shmem_exit(say_goodbye, (Datum) 0);
 
 	wait_before_another_life();
-	is_first = pg_atomic_read_u64(&plh_shared->worker_start) == 0;
 	announce_life();
 	read_bootstrap_role();
-	plh_prepare_slots(is_first);
 	plh_prepare_wait_probe();
 	plh_prepare_lock_probe();
 	plh_prepare_session_probe();
