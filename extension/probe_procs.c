@@ -178,9 +178,9 @@ add_found(PlhWait *found, uint32_t room, PlhWake *wake, const PlhWait *row)
 
 /*
  * True while the process stands in the queue of a heavyweight lock.  It is set
- * and cleared with waitLock under the same partition lock, and lies in the cache line in
- * which all is that load has to know of an idle process: of the two, which would be
- * fetched from memory for each slot at each tick, that saves one.
+ * and cleared with waitLock, under the same partition lock, and lies in the cache
+ * line that holds all that load has to know of an idle process: one line to be
+ * fetched for each slot at each tick, not two.
  */
 static inline bool
 is_in_a_queue(const PGPROC *proc)
@@ -189,7 +189,7 @@ is_in_a_queue(const PGPROC *proc)
 }
 
 /*
- * One pass over all processes; true when the waiters differ from the known
+ * One pass over the processes; true when the waiters differ from the known
  * ones.  Touches one cache line of a process that does not wait.
  */
 static bool
@@ -204,7 +204,10 @@ sweep(uint32_t track, const PlhWait *known, uint32_t n_known, PlhWait *found, ui
 
 	wake->n_found = wake->n_waiting = wake->n_lost = 0;
 
-	for (i = 0; i < count; i++)
+	plh_choose_slots();
+	for (i = 0; i < n_known; i++)
+		plh_take_in((uint32) known[i].slot);	/* those that an earlier life of the worker knew */
+	for (i = plh_slot(0); i < count; i = plh_slot(i + 1))
 	{
 		const PGPROC *proc = &ProcGlobal->allProcs[i];
 		LOCK	   *lock;
