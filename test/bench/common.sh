@@ -96,10 +96,8 @@ restart_with() {
 # new_cluster NAME <<CONF: one that restart_with can change; sets CLUSTER.
 new_cluster() {
 	CLUSTER=$1
-	{
-		cat
-		echo "include_if_exists = 'variant.conf'"
-	} | start_cluster "$1"
+	# No pipe: start_cluster sets PORT.
+	start_cluster "$1" <<<"$(cat)"$'\n'"include_if_exists = 'variant.conf'"
 }
 
 # sessions IDLE WAITING [OPEN]: keeps that many until end_sessions.

@@ -60,7 +60,7 @@ watcher_pids() {
 	esac
 }
 
-pause_until() { sleep "$(awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.3f", a > b ? a - b : 0 }')"; }
+pause_until() { sleep "$(awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.3f", (a > b ? a - b : 0) }')"; }
 after() { awk -v a="$1" -v b="$2" 'BEGIN { printf "%.3f", a + b }'; }
 
 # run_turns ROUND PREFIX "VARIANT..." PGBENCH_OPTION...: figures of variants PREFIX.VARIANT: tps, latency
