@@ -226,7 +226,7 @@ help:
 	@echo 'make test-random    random sessions compared with pg_blocking_pids() for RANDOM_SECONDS=$(RANDOM_SECONDS)'
 	@echo 'make soak-memory    memory of the worker in a storm of MINUTES=$(MINUTES) while nothing can be written'
 	@echo 'make fuzz           each fuzz target for FUZZ_TIME=$(FUZZ_TIME)'
-	@echo 'make bench          what watching costs, measured, all of it: writes doc/benchmarks.md (35 minutes)'
+	@echo 'make bench          what watching costs, measured, all of it: writes doc/benchmarks.md (25 minutes)'
 	@echo '                    make bench CASE=C, for C one of observer contention tick rate price lwlocks'
 	@echo '                    storage truth shutdown; QUICK=1: a minute each, no page; CASE=page: the page anew'
 	@echo 'make lint           gofmt, go vet, C warnings as errors, check-docs'

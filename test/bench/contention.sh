@@ -8,13 +8,13 @@
 #   hot_row                 16 clients update one row: they are the waiters
 #   crowd                   64 clients read by primary key: far above the cores
 #
-# Environment: ROUNDS [3], TURN [4], LOADS ['waiting50 waiting500 hot_row crowd'].
+# Environment: ROUNDS [2], TURN [4], LOADS ['waiting50 waiting500 hot_row crowd'].
 set -euo pipefail
 # shellcheck source=test/bench/common.sh
 . "$(dirname "$0")/common.sh"
 # shellcheck source=test/bench/turns.sh
 . test/bench/turns.sh
-ROUNDS=${ROUNDS:-$(full_or_quick 3 1)} LOADS=${LOADS:-waiting50 waiting500 hot_row crowd}
+ROUNDS=${ROUNDS:-$(full_or_quick 2 1)} LOADS=${LOADS:-waiting50 waiting500 hot_row crowd}
 begin_case
 
 new_cluster contention <<-'CONF'

@@ -4,11 +4,11 @@
 # on a table with 101 indexes), and under one that waits for pages (inserts by 64
 # clients into a table with a serial key), with small and with large shared buffers.
 #
-# Environment: ROUNDS [2], SECS [6] measured for each, BUFFERS ['128MB 8GB'].
+# Environment: ROUNDS [2], SECS [5] measured for each, BUFFERS ['128MB 8GB'].
 set -euo pipefail
 # shellcheck source=test/bench/common.sh
 . "$(dirname "$0")/common.sh"
-ROUNDS=${ROUNDS:-$(full_or_quick 2 1)} SECS=${SECS:-$(full_or_quick 6 4)} BUFFERS=${BUFFERS:-$(full_or_quick '128MB 8GB' 128MB)}
+ROUNDS=${ROUNDS:-$(full_or_quick 2 1)} SECS=${SECS:-$(full_or_quick 5 4)} BUFFERS=${BUFFERS:-$(full_or_quick '128MB 8GB' 128MB)}
 begin_case
 
 pgbench() { as_server_user "$BINDIR/pgbench" -n -h "$SOCKET_DIR" -p "$PORT" -U postgres "$@" postgres 2>/dev/null; }
@@ -40,7 +40,7 @@ for buffers in $BUFFERS; do
 	CONF
 	sql 'CREATE EXTENSION pg_lock_history'
 	until_recording
-	pgbench -i -q -s 5 >/dev/null
+	pgbench -i -q -s 1 >/dev/null
 	sql "DO \$\$ BEGIN FOR i IN 1 .. 100 LOOP EXECUTE 'CREATE INDEX ON pgbench_accounts (aid) WHERE aid <> ' || i; END LOOP; END \$\$"
 	sql 'CREATE TABLE ins (id bigserial PRIMARY KEY, v text)'
 	for ((round = 1; round <= ROUNDS; round++)); do

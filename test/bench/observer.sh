@@ -11,18 +11,18 @@
 #   peer    pg_wait_sampling preloaded, where its package is installed: off, 100 Hz
 #
 # Then, where bpftrace is installed and this is root, the same in turns in which
-# is counted what the watcher does to the lock manager: partition locks taken (of
-# its process alone: the probes are set in no other one), how long they are held, and
+# is counted what the watcher does to the lock manager: partition locks taken (by
+# its process alone), how long they are held, and
 # how often and how long sessions wait for one. Not in the same turns: the
 # probes cost the load something.
 #
-# Environment: ROUNDS [8], TURN [4], CLIENTS [8], SCALE [10], TRACED [2] rounds with bpftrace.
+# Environment: ROUNDS [5], TURN [4], CLIENTS [8], SCALE [10], TRACED [1] rounds with bpftrace.
 set -euo pipefail
 # shellcheck source=test/bench/common.sh
 . "$(dirname "$0")/common.sh"
 # shellcheck source=test/bench/turns.sh
 . test/bench/turns.sh
-ROUNDS=${ROUNDS:-$(full_or_quick 8 1)} CLIENTS=${CLIENTS:-8} SCALE=${SCALE:-$(full_or_quick 10 1)} TRACED=${TRACED:-$(full_or_quick 2 1)}
+ROUNDS=${ROUNDS:-$(full_or_quick 5 1)} CLIENTS=${CLIENTS:-8} SCALE=${SCALE:-$(full_or_quick 10 1)} TRACED=${TRACED:-1}
 begin_case
 
 new_cluster observer <<-'CONF'
@@ -87,12 +87,17 @@ tranche=0
 "$THROWAWAY/tranche" || tranche=$?
 postgres=$BINDIR/postgres
 
+# trace PROGRAM [PID]: what it prints. On standard error bpftrace tells of trifles, too, so only when it fails.
+trace() {
+	bpftrace -q ${2:+-p "$2"} -e "$1" 2>"$THROWAWAY/bpftrace" || { cat "$THROWAWAY/bpftrace" >&2; return 1; }
+}
+
 # locks_taken PID SECONDS: how many partition locks the process took.
 locks_taken() {
-	bpftrace -q -p "$1" -e "
-		uprobe:$postgres:LWLockAcquire /*(uint16 *)arg0 == $tranche/ { @taken = count(); }
-		uprobe:$postgres:LWLockConditionalAcquire /*(uint16 *)arg0 == $tranche/ { @taken = count(); }
-		interval:s:$2 { exit(); }" | awk '/^@taken:/ { n = $2 } END { print n + 0 }'
+	trace "
+		uprobe:$postgres:LWLockAcquire /pid == $1 && *(uint16 *)arg0 == $tranche/ { @taken = count(); }
+		uprobe:$postgres:LWLockConditionalAcquire /pid == $1 && *(uint16 *)arg0 == $tranche/ { @taken = count(); }
+		interval:s:$2 { exit(); }" "$1" | awk '/^@taken:/ { n = $2 } END { print n + 0 }'
 }
 
 # held PID SECONDS: a line for each time that the functions behind pg_blocking_pids() and pg_locks held
@@ -103,18 +108,18 @@ held() {
 		probes+="uprobe:$postgres:$name { @since = nsecs; }
 			uretprobe:$postgres:$name /@since/ { printf(\"%d\\n\", nsecs - @since); @since = (uint64)0; } "
 	done
-	bpftrace -q -p "$1" -e "$probes interval:s:$2 { clear(@since); exit(); }" | grep -E '^[0-9]+$' || true
+	trace "$probes interval:s:$2 { clear(@since); exit(); }" "$1" | awk '/^[0-9]+$/'
 }
 
 # waited SECONDS: number of waits of all sessions for the lock manager, and their time in ms.
 waited() {
-	bpftrace -q -e "
+	trace "
 		usdt:$postgres:postgresql:lwlock__wait__start /str(arg0) == \"LockManager\"/ { @n = count(); @since[tid] = nsecs; }
 		usdt:$postgres:postgresql:lwlock__wait__done /@since[tid]/ { @ns = sum(nsecs - @since[tid]); delete(@since[tid]); }
 		interval:s:$1 { clear(@since); exit(); }" | awk '/^@n:/ { n = $2 } /^@ns:/ { ns = $2 } END { printf "%d %.0f\n", n, ns / 1e6 }'
 }
 
-SPAN=$(full_or_quick 5 3)
+SPAN=$(full_or_quick 4 3)
 for ((round = 1; round <= TRACED; round++)); do
 	for server in $servers; do
 		start "$server"
@@ -122,15 +127,17 @@ for ((round = 1; round <= TRACED; round++)); do
 		until_sql "SELECT count(*) >= $CLIENTS FROM pg_stat_activity WHERE application_name = 'pgbench'"
 		for variant in ${variants[$server]}; do
 			[ "$variant" != off2 ] || continue
-			watch "$variant" $((3 * SPAN + 6))
+			watch "$variant"
 			sleep 1
 			pid=$(watcher_pids "$variant" | head -1)
 			[ "$server" != ours ] || pid=$(worker_pid)
-			read -r n ms <<<"$(waited "$SPAN")"
+			counted=$(waited "$SPAN")
+			read -r n ms <<<"$counted"
 			figure "$round" "$server.$variant" lockmanager_waits_per_s $((n / SPAN))
 			figure "$round" "$server.$variant" lockmanager_wait_ms_per_s $((ms / SPAN))
 			if [ -n "$pid" ] && [ "$variant" != off ]; then
-				figure "$round" "$server.$variant" partitions_per_s $(($(locks_taken "$pid" "$SPAN") / SPAN))
+				counted=$(locks_taken "$pid" "$SPAN")
+				figure "$round" "$server.$variant" partitions_per_s $((counted / SPAN))
 				if [ -n "${LOOP[$variant]:-}" ]; then
 					held "$pid" "$SPAN" | sort -n | awk -v s="$SPAN" '
 						{ v[NR] = $1; sum += $1 }
@@ -149,7 +156,7 @@ done
 # What our worker says of its holds itself, of turns without probes.
 start ours
 as_server_user "$BINDIR/pgbench" -n -h "$SOCKET_DIR" -p "$PORT" -U postgres -T $((2 * SPAN + 2)) "${load[@]}" postgres >/dev/null 2>&1 &
-watch ours 0
+watch ours
 fresh_health
 sleep "$((2 * SPAN))"
 sql "SELECT lock_history.flush('60 s')" >/dev/null

@@ -18,11 +18,11 @@
 # Figures are processor time of the session for each turn of the loop: others may
 # share the machine.
 #
-# Environment: ROUNDS [15], LOOPS [100000].
+# Environment: ROUNDS [11], LOOPS [100000].
 set -euo pipefail
 # shellcheck source=test/bench/common.sh
 . "$(dirname "$0")/common.sh"
-ROUNDS=${ROUNDS:-$(full_or_quick 15 3)} LOOPS=${LOOPS:-$(full_or_quick 100000 30000)}
+ROUNDS=${ROUNDS:-$(full_or_quick 11 3)} LOOPS=${LOOPS:-$(full_or_quick 100000 30000)}
 begin_case
 
 declare -A ports
@@ -56,10 +56,10 @@ loop() {
 }
 measure() {
 	case $2 in
-	subtransactions) loop "$1" "$LOOPS" 'BEGIN NULL; EXCEPTION WHEN OTHERS THEN NULL; END;' ;;
-	errors) loop "$1" $((LOOPS / 5)) 'BEGIN RAISE division_by_zero; EXCEPTION WHEN OTHERS THEN NULL; END;' ;;
+	subtransactions) loop "$1" $((LOOPS * 2)) 'BEGIN NULL; EXCEPTION WHEN OTHERS THEN NULL; END;' ;;
+	errors) loop "$1" $((LOOPS / 2)) 'BEGIN RAISE division_by_zero; EXCEPTION WHEN OTHERS THEN NULL; END;' ;;
 	transactions) loop "$1" $((LOOPS / 2)) 'PERFORM relname FROM pg_class WHERE oid = 1259; COMMIT;' ;;
-	statements) loop "$1" $((LOOPS / 10)) "EXECUTE ''SELECT relname, relkind FROM pg_class WHERE oid = '' || i || '' AND relkind = ''''r''''''; " ;;
+	statements) loop "$1" $((LOOPS / 5)) "EXECUTE ''SELECT relname, relkind FROM pg_class WHERE oid = '' || i || '' AND relkind = ''''r''''''; " ;;
 	waits) loop "$1" $((LOOPS / 200)) 'BEGIN SET LOCAL lock_timeout = 1; LOCK TABLE public.held; EXCEPTION WHEN lock_not_available THEN NULL; END;' ;;
 	esac
 }

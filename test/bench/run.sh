@@ -1,7 +1,7 @@
 #!/bin/bash
 # make bench: every case in turn, then the page doc/benchmarks.md of what they
 # measured. make bench CASE=tick: one case, and its medians. CASE=page: the page of what
-# was measured before. Nothing else should run on the machine, for some 35 minutes.
+# was measured before. Nothing else should run on the machine, for some 25 minutes.
 #
 #   observer    the published experiment: what pgbench -S with 101 indexes loses to somebody who watches
 #   contention  the same where there is something to see: waiters, a hot row, a crowd
@@ -14,7 +14,8 @@
 #   shutdown    what a shutdown takes, with and without (not in the page: test/t/073_shutdown.pl)
 #
 # Each case has its own knobs, at its head; QUICK=1 makes each a minute or so, for
-# trying, and writes no page. A case that fails does not stop the others.
+# trying, and writes no page. ROUNDS=n holds for all cases: more for better figures,
+# less to have them sooner. A case that fails does not stop the others.
 #
 # Environment: CASE, QUICK, OUT [build/bench], ROUNDS and so on for one case.
 set -euo pipefail

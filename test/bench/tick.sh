@@ -9,12 +9,12 @@
 # The last line is the incident of 100 waiters again, after it has lasted for a
 # while: it must cost what it cost at its begin.
 #
-# Environment: ROUNDS [2], SECS [10] measured for each, SHAPES ['10 0,100 0,500 0,1000 0,10 1,10 100,10 1000,0 0 100']:
+# Environment: ROUNDS [2], SECS [5] measured for each, SHAPES ['10 0,100 0,500 0,1000 0,10 1,10 100,10 1000,0 0 100']:
 # idle sessions, waiters, sessions idle in a transaction that has written.
 set -euo pipefail
 # shellcheck source=test/bench/common.sh
 . "$(dirname "$0")/common.sh"
-ROUNDS=${ROUNDS:-$(full_or_quick 2 1)} SECS=${SECS:-$(full_or_quick 10 4)}
+ROUNDS=${ROUNDS:-$(full_or_quick 2 1)} SECS=${SECS:-$(full_or_quick 5 4)}
 SHAPES=${SHAPES:-$(full_or_quick '10 0,100 0,500 0,1000 0,10 1,10 100,10 1000,0 0 100' '100 0,10 100')}
 begin_case
 

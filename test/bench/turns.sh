@@ -22,20 +22,17 @@ declare -A LOOP=(
 # Far away, as good as never: pg_wait_sampling cannot be switched off.
 NEVER=86400000
 
-# watch VARIANT SECONDS: begins.
+# watch VARIANT: begins.
 watch() {
 	case $1 in
 	loop | views)
-		as_server_user env PGAPPNAME=observer "$BINDIR/psql" -Xq -h "$SOCKET_DIR" -p "$PORT" -U postgres -d postgres -c "DO \$\$
-			DECLARE began timestamptz := clock_timestamp(); n integer := 0;
-			BEGIN
-				WHILE clock_timestamp() < began + interval '$2 s' LOOP
+		as_server_user env PGAPPNAME=observer "$BINDIR/psql" -Xq -h "$SOCKET_DIR" -p "$PORT" -U postgres -d postgres -c "DO \$\$ BEGIN
+				LOOP
 					${LOOP[$1]}
 					PERFORM pg_stat_clear_snapshot();
 					PERFORM pg_sleep(0.01);
-					n := n + 1;
 				END LOOP;
-			END \$\$" >/dev/null &
+			END \$\$" >"$THROWAWAY/watcher" 2>&1 &
 		WATCHER=$!
 		;;
 	ours) set_and_reload pg_lock_history.sample_period "'10ms'" pg_lock_history.enabled on ;;
@@ -46,7 +43,10 @@ watch() {
 
 unwatch() {
 	case $1 in
-	loop | views) wait "$WATCHER" ;;
+	loop | views)
+		sql "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'observer'" >/dev/null
+		wait "$WATCHER" || grep -q 'terminating connection due to administrator command' "$THROWAWAY/watcher" || { cat "$THROWAWAY/watcher" >&2; return 1; }
+		;;
 	ours | ours_1ms) set_and_reload pg_lock_history.enabled off ;;
 	peer) set_and_reload pg_wait_sampling.history_period $NEVER pg_wait_sampling.profile_period $NEVER ;;
 	esac
@@ -82,7 +82,7 @@ run_turns() {
 		variant=${list[(i + round) % n]}
 		begin=$(after "$t0" $((TURN * i))) end=$(after "$t0" $((TURN * (i + 1))))
 		pause_until "$begin"
-		watch "$variant" "$TURN"
+		watch "$variant"
 		pause_until "$(after "$begin" 0.5)" # the change itself is in no figure
 		pids=$(watcher_pids "$variant")
 		# shellcheck disable=SC2086

@@ -243,7 +243,16 @@ func (r *results) mean(test, variant, metric string, bases ...string) string {
 		squares += (x - mean) * (x - mean)
 	}
 	n := float64(len(v))
-	return fmt.Sprintf("%.3f ± %.3f", mean, 1.96*math.Sqrt(squares/(n-1)/n))
+	return fmt.Sprintf("%.3f ± %.3f", mean, quantile(len(v)-1)*math.Sqrt(squares/(n-1)/n))
+}
+
+// quantile is that of Student's distribution for an interval of 95 %.
+func quantile(freedom int) float64 {
+	few := []float64{12.71, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31, 2.26}
+	if freedom <= len(few) {
+		return few[freedom-1]
+	}
+	return 1.96 + 2.6/float64(freedom) // 0.01 off at most
 }
 
 func (r *results) worst(metric, test, prefix string) string {
