@@ -46,6 +46,14 @@ func (d *Day) Minute(at snapshot.Micros, incidents int) *history.Batch {
 				Waits: 1 + d.Int64N(20), Total: 90 * time.Millisecond, Longest: 30 * time.Millisecond})
 		}
 	}
+	lengths := history.WaitLengths{Minute: at}
+	for _, e := range events()[2:] { // what stands there twice adds up
+		for bucket := range int32(8) {
+			lengths.Bars = append(lengths.Bars, history.LengthBar{EventType: e.EventType, Event: e.Event, Bucket: bucket,
+				Waits: 1 + d.Int64N(500), Time: time.Duration(1+d.Int64N(1000)) * time.Millisecond})
+		}
+	}
+	b.Lengths = append(b.Lengths, lengths)
 	for range incidents {
 		began := at.Add(time.Duration(d.Int64N(int64(30 * time.Second))))
 		b.Closed = append(b.Closed, d.Incident(began, Waiters, 200*time.Millisecond+time.Duration(d.Float64()*d.Float64()*25e9))...)

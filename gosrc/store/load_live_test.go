@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -70,9 +69,6 @@ func TestLiveLoadSize(t *testing.T) {
 				float64(combinations)/float64(seconds), perSecond, day, dims, l.query(`SELECT count(*) FROM lock_history.dim`), wal/float64(seconds))
 			if day > tt.limit {
 				t.Errorf("%.1f MiB a day, the limit is %.1f", day, tt.limit)
-			}
-			if seconds >= 5000 && tt.statements == 5000 {
-				l.timeLoad()
 			}
 		})
 	}
@@ -164,37 +160,4 @@ func TestLiveLoadOfManySessions(t *testing.T) {
 	l.flushed(l.push(time.Second, history.Batch{Seconds: []history.Second{{At: l.now, Sampled: time.Second, Loads: []history.Load{load(39_000, time.Second), load(50_001, time.Second)}}}}))
 	l.expect("39000,50001", `SELECT string_agg(query_id::text, ',' ORDER BY query_id) FROM lock_history.load WHERE aas = 1 AND query_id > 1`)
 	l.expect("40001", `SELECT count(DISTINCT dim_id) FROM lock_history.dim`)
-}
-
-// timeLoad tells how long reading the last 15 minutes takes, with as large
-// a dictionary in each segment.
-func (l *lab) timeLoad() {
-	for seg := 1; seg < 8; seg++ {
-		l.must(fmt.Sprintf(`INSERT INTO lock_history.dim SELECT %d, node_id, dim_id, kind, wait_event_type, wait_event, lwlock_mode, backend_type, datid, datname,
-			usesysid, usename, query_id, instance, relation, object, fork, block FROM lock_history.dim_0`, seg))
-	}
-	l.must(`VACUUM ANALYZE`)
-	for _, q := range []string{
-		`SELECT * FROM lock_history.load WHERE at > $1::timestamptz`,
-		`SELECT wait_event, sum(aas) FROM lock_history.load WHERE at > $1::timestamptz GROUP BY 1`,
-		`SELECT * FROM lock_history.sessions WHERE at > $1::timestamptz`,
-	} {
-		var times []time.Duration
-		rows := 0
-		for range 9 {
-			began := time.Now()
-			result, err := l.db.Query(context.Background(), q, l.now.Add(-15*time.Minute).Time())
-			if err != nil {
-				l.t.Fatal(err)
-			}
-			for rows = 0; result.Next(); rows++ {
-			}
-			if result.Err() != nil {
-				l.t.Fatal(result.Err())
-			}
-			times = append(times, time.Since(began))
-		}
-		slices.Sort(times)
-		l.t.Logf("%s: %d rows, %v (%v to %v)", q, rows, times[4].Round(100*time.Microsecond), times[0].Round(100*time.Microsecond), times[8].Round(100*time.Microsecond))
-	}
 }
