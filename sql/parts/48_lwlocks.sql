@@ -13,7 +13,7 @@ FROM (SELECT s.seg, s.node_id, s.at, s.sampled_ms, pg_catalog.unnest(s.dims) AS 
       -- a kept incident is read without a look into the ring
       WHERE s.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END)) AS l
 JOIN lock_history.recorded AS n ON n.node_id = l.node_id
-JOIN lock_history.dim AS d ON d.seg = l.seg AND d.dim_id = l.dim_id AND (d.node_id = l.node_id) IS TRUE
+JOIN lock_history.dim AS d ON d.seg = l.seg AND d.dim_id = l.dim_id AND d.kind = 2 AND (d.node_id = l.node_id) IS TRUE
 WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident());
 
 GRANT SELECT ON lock_history.lwlocks TO pg_monitor;

@@ -9,7 +9,7 @@ FROM (SELECT s.seg, s.node_id, s.at, s.slots, s.max_locks, s.server_version_num,
       FROM lock_history.fastpath AS s
       WHERE s.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END)) AS f
 JOIN lock_history.recorded AS n ON n.node_id = f.node_id
-JOIN lock_history.dim AS d ON d.seg = f.seg AND d.dim_id = f.dim_id AND (d.node_id = f.node_id) IS TRUE
+JOIN lock_history.dim AS d ON d.seg = f.seg AND d.dim_id = f.dim_id AND d.kind = 7 AND (d.node_id = f.node_id) IS TRUE
 WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident());
 
 GRANT SELECT ON lock_history.fast_path TO pg_monitor;
@@ -43,7 +43,7 @@ FROM (SELECT s.seg, s.node_id, s.at, s.last_at, s.slots, s.max_locks, s.server_v
       FROM lock_history.hungry AS s
       WHERE s.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END)) AS h
 JOIN lock_history.recorded AS n ON n.node_id = h.node_id
-JOIN lock_history.dim AS d ON d.seg = h.seg AND d.dim_id = h.dim_id AND (d.node_id = h.node_id) IS TRUE
+JOIN lock_history.dim AS d ON d.seg = h.seg AND d.dim_id = h.dim_id AND d.kind = 4 AND (d.node_id = h.node_id) IS TRUE
 -- Not through the view of texts, which reads minutes too: a segment has the texts
 -- of its own statements.  Who does not ask for the text does not pay for it.
 LEFT JOIN (SELECT x.node_id, x.query_id, x.datid, x.usesysid, (pg_catalog.array_agg(x.query ORDER BY x.seen_at DESC))[1] AS query

@@ -10,7 +10,7 @@ FROM (SELECT s.seg, s.node_id, s.at, pg_catalog.unnest(s.dims) AS dim_id, pg_cat
       -- a kept incident is read without a look into the ring
       WHERE s.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END)) AS w
 JOIN lock_history.recorded AS n ON n.node_id = w.node_id
-JOIN lock_history.dim AS d ON d.seg = w.seg AND d.dim_id = w.dim_id AND (d.node_id = w.node_id) IS TRUE
+JOIN lock_history.dim AS d ON d.seg = w.seg AND d.dim_id = w.dim_id AND d.kind = 6 AND (d.node_id = w.node_id) IS TRUE
 WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
 GROUP BY n.node, w.at, d.wait_event_type, d.wait_event, w.bucket;
 
