@@ -4,11 +4,11 @@
 # on a table with 101 indexes), and under one that waits for pages (inserts by 64
 # clients into a table with a serial key), with small and with large shared buffers.
 #
-# Environment: ROUNDS [2], SECS [5] measured for each, BUFFERS ['128MB 8GB'].
+# Environment: ROUNDS [2], SECS [4] measured for each, BUFFERS ['128MB 8GB'].
 set -euo pipefail
 # shellcheck source=test/bench/common.sh
 . "$(dirname "$0")/common.sh"
-ROUNDS=${ROUNDS:-$(full_or_quick 2 1)} SECS=${SECS:-$(full_or_quick 5 4)} BUFFERS=${BUFFERS:-$(full_or_quick '128MB 8GB' 128MB)}
+ROUNDS=${ROUNDS:-$(full_or_quick 2 1)} SECS=${SECS:-$(full_or_quick 4 3)} BUFFERS=${BUFFERS:-$(full_or_quick '128MB 8GB' 128MB)}
 begin_case
 
 pgbench() { as_server_user "$BINDIR/pgbench" -n -h "$SOCKET_DIR" -p "$PORT" -U postgres "$@" postgres 2>/dev/null; }

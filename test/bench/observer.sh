@@ -16,13 +16,13 @@
 # how often and how long sessions wait for one. Not in the same turns: the
 # probes cost the load something.
 #
-# Environment: ROUNDS [5], TURN [4], CLIENTS [8], SCALE [10], TRACED [1] rounds with bpftrace.
+# Environment: ROUNDS [4], TURN [4], CLIENTS [8], SCALE [10], TRACED [1] rounds with bpftrace.
 set -euo pipefail
 # shellcheck source=test/bench/common.sh
 . "$(dirname "$0")/common.sh"
 # shellcheck source=test/bench/turns.sh
 . test/bench/turns.sh
-ROUNDS=${ROUNDS:-$(full_or_quick 5 1)} CLIENTS=${CLIENTS:-8} SCALE=${SCALE:-$(full_or_quick 10 1)} TRACED=${TRACED:-1}
+ROUNDS=${ROUNDS:-$(full_or_quick 4 1)} CLIENTS=${CLIENTS:-8} SCALE=${SCALE:-$(full_or_quick 10 1)} TRACED=${TRACED:-1}
 begin_case
 
 new_cluster observer <<-'CONF'
@@ -49,6 +49,7 @@ start() {
 	ours)
 		restart_with <<<"shared_preload_libraries = 'pg_lock_history'"
 		sql 'SET client_min_messages = error; CREATE EXTENSION IF NOT EXISTS pg_lock_history'
+		set_and_reload pg_lock_history.enabled on # as it was left the last time
 		until_recording
 		set_and_reload pg_lock_history.enabled off
 		;;
@@ -119,7 +120,7 @@ waited() {
 		interval:s:$1 { clear(@since); exit(); }" | awk '/^@n:/ { n = $2 } /^@ns:/ { ns = $2 } END { printf "%d %.0f\n", n, ns / 1e6 }'
 }
 
-SPAN=$(full_or_quick 4 3)
+SPAN=3
 for ((round = 1; round <= TRACED; round++)); do
 	for server in $servers; do
 		start "$server"

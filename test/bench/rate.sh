@@ -3,11 +3,11 @@
 # period of when they were due, at 10 ms and at 1 ms, on an idle machine and
 # beside pgbench -S with 32 clients; what never came counts against it.
 #
-# Environment: ROUNDS [2], SECS [10] measured for each.
+# Environment: ROUNDS [2], SECS [8] measured for each.
 set -euo pipefail
 # shellcheck source=test/bench/common.sh
 . "$(dirname "$0")/common.sh"
-ROUNDS=${ROUNDS:-$(full_or_quick 2 1)} SECS=${SECS:-$(full_or_quick 10 4)}
+ROUNDS=${ROUNDS:-$(full_or_quick 2 1)} SECS=${SECS:-$(full_or_quick 8 4)}
 begin_case
 
 start_cluster rate <<-'CONF'

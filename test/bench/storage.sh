@@ -13,13 +13,13 @@
 #
 # Times of reading are psql's: planning and transfer are in them.
 #
-# Environment: PARTS ['volume load reading'], SECS [9] for each line of volume,
-# SECONDS_FED [1500], HOURS [24] and WAITS [200000] of history, ROUNDS [7] times that each is asked.
+# Environment: PARTS ['volume load reading'], SECS [7] for each line of volume,
+# SECONDS_FED [1500], HOURS [24] and WAITS [150000] of history, ROUNDS [7] times that each is asked.
 set -euo pipefail
 # shellcheck source=test/bench/common.sh
 . "$(dirname "$0")/common.sh"
-PARTS=${PARTS:-volume load reading} SECS=${SECS:-$(full_or_quick 9 4)} SECONDS_FED=${SECONDS_FED:-$(full_or_quick 1500 300)}
-HOURS=${HOURS:-$(full_or_quick 24 1)} WAITS=${WAITS:-$(full_or_quick 200000 5000)} ROUNDS=${ROUNDS:-$(full_or_quick 7 3)}
+PARTS=${PARTS:-volume load reading} SECS=${SECS:-$(full_or_quick 7 4)} SECONDS_FED=${SECONDS_FED:-$(full_or_quick 1500 300)}
+HOURS=${HOURS:-$(full_or_quick 24 1)} WAITS=${WAITS:-$(full_or_quick 150000 5000)} ROUNDS=${ROUNDS:-$(full_or_quick 7 3)}
 begin_case
 
 # ---- volume ----

@@ -18,11 +18,11 @@
 #   total_percent    sum of the waits' time in the history, of that in the sessions' record (of waits
 #                    of at least 2 periods in total_long_percent)
 #
-# Environment: ROUNDS [2], SECS [8], SESSIONS [6], SEED [42].
+# Environment: ROUNDS [2], SECS [7], SESSIONS [6], SEED [42].
 set -euo pipefail
 # shellcheck source=test/bench/common.sh
 . "$(dirname "$0")/common.sh"
-ROUNDS=${ROUNDS:-$(full_or_quick 2 1)} SECS=${SECS:-$(full_or_quick 8 6)} SESSIONS=${SESSIONS:-6} SEED=${SEED:-42}
+ROUNDS=${ROUNDS:-$(full_or_quick 2 1)} SECS=${SECS:-$(full_or_quick 7 5)} SESSIONS=${SESSIONS:-6} SEED=${SEED:-42}
 begin_case
 fact seed "$SEED"
 
