@@ -37,7 +37,11 @@ watch() {
 		;;
 	ours) set_and_reload pg_lock_history.sample_period "'10ms'" pg_lock_history.enabled on ;;
 	ours_1ms) set_and_reload pg_lock_history.sample_period "'1ms'" pg_lock_history.enabled on ;;
-	peer) set_and_reload pg_wait_sampling.history_period 10 pg_wait_sampling.profile_period 10 ;;
+	peer)
+		set_and_reload pg_wait_sampling.history_period 10 pg_wait_sampling.profile_period 10
+		# It sleeps for as long as it was told before; who asks it for its profile wakes it.
+		sql 'SELECT count(*) FROM pg_wait_sampling_profile' >/dev/null
+		;;
 	esac
 }
 
