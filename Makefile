@@ -49,6 +49,10 @@ SQL_PARTS = \
 	sql/parts/57_reader.sql \
 	sql/parts/58_writer.sql \
 	sql/parts/60_live.sql \
+	sql/parts/61_say.sql \
+	sql/parts/62_explain_facts.sql \
+	sql/parts/63_rules.sql \
+	sql/parts/64_explain.sql \
 	sql/parts/90_finish.sql
 
 MODULE_big = pg_lock_history
