@@ -76,6 +76,7 @@ AS $$
     SELECT CASE
         WHEN say_process.gid IS NOT NULL THEN format('the prepared transaction %L', lock_history.say_text(say_process.gid))
         WHEN coalesce(say_process.pid, 0) = 0 THEN 'a prepared transaction'
+        WHEN say_process.backend_type = 'startup' THEN format('the replay (startup process, pid %s)', say_process.pid)
         WHEN say_process.backend_type <> 'client backend' THEN format('the %s with pid %s', say_process.backend_type, say_process.pid)
         ELSE 'pid ' || say_process.pid END
         || coalesce(' (' || nullif(concat_ws(', ',

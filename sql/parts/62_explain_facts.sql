@@ -174,12 +174,12 @@ BEGIN
                    'process', lock_history.say_process(p.pid, p.gid, p.backend_type, p.application_name, p.usename, p.datname),
                    'who', lock_history.say_process(p.pid, p.gid, p.backend_type, p.application_name, NULL, NULL),
                    'pid', p.pid, 'application', p.application_name, 'role', p.usename, 'query', p.query,
-                   'mode', o.mode, 'object', o.label, 'since', o.began, 'waited_s', round(extract(epoch FROM o.ended - o.began), 3), 'outcome', o.outcome,
+                   'locktype', o.locktype, 'mode', o.mode, 'object', o.label, 'since', o.began, 'waited_s', round(extract(epoch FROM o.ended - o.began), 3), 'outcome', o.outcome,
                    'behind', a.behind, 'behind_s', round(a.behind_s, 3), 'behind_queue_only', a.behind_queue_only,
                    'behind_asked', to_jsonb(a.asked), 'first_behind_after_s', round(extract(epoch FROM a.first_behind - o.began), 3),
                    'held', to_jsonb(lock_history.mode_names(a.held))) ORDER BY a.place) AS queue
         FROM ahead AS a
-        JOIN LATERAL (SELECT w.seg, w.actor_id, w.mode, l.label, w.began, w.ended, w.outcome
+        JOIN LATERAL (SELECT w.seg, w.actor_id, w.locktype, w.mode, l.label, w.began, w.ended, w.outcome
                       FROM under AS u JOIN wait AS w ON w.wait_id = u.wait_id JOIN label AS l ON l.wait_id = w.wait_id
                       WHERE u.no = a.no AND u.waiter = a.proc
                       ORDER BY u.blocked_s DESC LIMIT 1) AS o ON true
@@ -362,7 +362,8 @@ BEGIN
             WHERE l.node = $1 AND l.at > $2 - interval '1 min' AND l.at < $3 AND l.ended > $2 AND l.began < $3
             GROUP BY l.seg, l.node_id, l.dim_id
         ), event AS MATERIALIZED (
-            SELECT d.wait_event_type, d.wait_event, sum(n.s) AS s
+            SELECT d.wait_event_type, d.wait_event, sum(n.s) AS s,
+                   coalesce(sum(n.s) FILTER (WHERE coalesce(d.backend_type, 'client backend') IN ('client backend', 'parallel worker')), 0) AS client_s
             FROM number AS n
             JOIN lock_history.load_dictionary AS d ON d.seg = n.seg AND d.dim_id = n.dim_id AND (d.node_id = n.node_id) IS TRUE
             GROUP BY d.wait_event_type, d.wait_event
@@ -373,8 +374,10 @@ BEGIN
             'sampled_s', round(p.s, 3), 'total_s', round(coalesce(sum(e.s), 0), 3), 'aas', round(coalesce(sum(e.s), 0) / nullif(p.s, 0), 3),
             'events', (SELECT coalesce(jsonb_agg(jsonb_build_object(
                            'event', CASE WHEN t.wait_event_type = 'CPU' THEN 'CPU' ELSE t.wait_event_type || ':' || t.wait_event END,
-                           'total_s', round(t.s, 3), 'aas', round(t.s / nullif((SELECT x.s FROM sampled AS x), 0), 3), 'share', round(t.s / nullif(t.all_s, 0), 4)) ORDER BY t.s DESC, t.wait_event), '[]')
-                       FROM (SELECT x.wait_event_type, x.wait_event, x.s, sum(x.s) OVER () AS all_s FROM event AS x ORDER BY x.s DESC, x.wait_event LIMIT 12) AS t))
+                           'total_s', round(t.s, 3), 'aas', round(t.s / nullif((SELECT x.s FROM sampled AS x), 0), 3), 'share', round(t.s / nullif(t.all_s, 0), 4),
+                           -- the server's own processes write the WAL and pages, too
+                           'client_s', round(t.client_s, 3), 'client_share', round(t.client_s / nullif(t.all_s, 0), 4)) ORDER BY t.s DESC, t.wait_event), '[]')
+                       FROM (SELECT x.wait_event_type, x.wait_event, x.s, x.client_s, sum(x.s) OVER () AS all_s FROM event AS x ORDER BY x.s DESC, x.wait_event LIMIT 12) AS t))
         FROM sampled AS p LEFT JOIN event AS e ON true
         GROUP BY p.s$sql$,
         -- as in top_queries()
