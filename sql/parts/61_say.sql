@@ -8,10 +8,10 @@ AS $$
     SELECT CASE
         WHEN s.s < 0.9995 THEN round(1000 * s.s) || ' ms'
         WHEN s.s < 59.95 THEN round(s.s, 1) || ' s'
-        WHEN s.s < 3600 THEN floor(s.s / 60) || ' min' || coalesce(' ' || nullif(floor(s.s)::bigint % 60, 0) || ' s', '')
-        WHEN s.s < 86400 THEN floor(s.s / 3600) || ' h' || coalesce(' ' || nullif(floor(s.s / 60)::bigint % 60, 0) || ' min', '')
-        ELSE floor(s.s / 86400) || ' d' || coalesce(' ' || nullif(floor(s.s / 3600)::bigint % 24, 0) || ' h', '') END
-    FROM (SELECT greatest(say_seconds.seconds, 0)) AS s(s)
+        WHEN s.full_s < 3600 THEN s.full_s / 60 || ' min' || coalesce(' ' || nullif(s.full_s % 60, 0) || ' s', '')
+        WHEN s.full_s < 86400 THEN s.full_s / 3600 || ' h' || coalesce(' ' || nullif(s.full_s / 60 % 60, 0) || ' min', '')
+        ELSE s.full_s / 86400 || ' d' || coalesce(' ' || nullif(s.full_s / 3600 % 24, 0) || ' h', '') END
+    FROM (SELECT greatest(say_seconds.seconds, 0), round(greatest(say_seconds.seconds, 0))::bigint) AS s(s, full_s)
 $$;
 COMMENT ON FUNCTION lock_history.say_seconds(numeric) IS 'internal: a length of time in words: 57 ms, 4.1 s, 3 min 12 s, 2 h 5 min, 3 d 4 h';
 REVOKE ALL ON FUNCTION lock_history.say_seconds(numeric) FROM PUBLIC;
@@ -153,7 +153,7 @@ AS $$
                           WHEN 'unknown' THEN ' whose end nobody saw' ELSE ' ' || e.key END END AS said
           FROM jsonb_each(say_outcomes.outcomes) AS e
           UNION ALL
-          SELECT 2, say_outcomes.still || ' still waiting at the end of the range' WHERE say_outcomes.still > 0) AS o
+          SELECT 2, say_outcomes.still || ' still waiting' WHERE say_outcomes.still > 0) AS o
 $$;
 COMMENT ON FUNCTION lock_history.say_outcomes(jsonb, bigint) IS 'internal: how waits ended';
 REVOKE ALL ON FUNCTION lock_history.say_outcomes(jsonb, bigint) FROM PUBLIC;

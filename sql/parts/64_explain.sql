@@ -30,6 +30,7 @@ DECLARE
     q           record;
     n           bigint;
     t           numeric;
+    told_s      numeric := 0;   -- behind the roots that are told
 BEGIN
     -- What was not seen, first: all that follows is told without it.
     IF unseen_s >= greatest(range_s - 1, 0.5 * range_s) AND (waits ->> 'waits')::bigint = 0 AND (short ->> 'waits')::bigint = 0 THEN
@@ -92,7 +93,11 @@ BEGIN
     -- Who was at the root, what it was doing, who stood behind, how it ended.
     FOR r IN SELECT e.value AS root, e.no - 1 AS no FROM jsonb_array_elements(waits -> 'roots') WITH ORDINALITY AS e(value, no) LOOP
         -- of little moment beside the others
-        CONTINUE WHEN r.no > 0 AND (r.root ->> 'blocked_s')::numeric < least(5, 0.05 * (waits ->> 'root_s')::numeric);
+        t := (r.root ->> 'blocked_s')::numeric / nullif((waits ->> 'root_s')::numeric, 0);
+        CONTINUE WHEN r.no > 0 AND t < 0.05 AND (r.root ->> 'blocked_s')::numeric < 5;
+        -- one of many who had the same row: that is told below
+        CONTINUE WHEN t < 0.1 AND (waits #>> '{hot,0,roots}')::bigint >= 3 AND r.root #>> '{objects,0}' = 'rows of ' || (waits #>> '{hot,0,object}');
+        told_s := told_s + (r.root ->> 'blocked_s')::numeric;
         story := story || jsonb_build_object('kind', 'blocking', 'at', r.root -> 'began', 'facts', format('$.waits.roots[%s]', r.no), 'sentence',
             format('%s held up %s for %s in all, from %s %s%s: they asked for %s on %s%s.',
                    upper(left(r.root ->> 'process', 1)) || substr(r.root ->> 'process', 2),
@@ -156,7 +161,9 @@ BEGIN
     n := (waits ->> 'root_count')::bigint - (SELECT count(*) FROM jsonb_array_elements(story) AS e WHERE e ->> 'kind' = 'ending');
     IF n > 0 THEN
         story := story || jsonb_build_object('kind', 'blocking', 'at', waits -> 'began', 'facts', '$.waits', 'sentence',
-            format('There were %s more: root_blockers() lists them.', lock_history.say_count(n, 'root blocker')));
+            format('There %s %s%s, behind which sessions waited %s in all: root_blockers() lists them.', CASE WHEN n = 1 THEN 'was' ELSE 'were' END, n,
+                   CASE WHEN told_s > 0 THEN ' more root blocker' ELSE ' root blocker' END || CASE WHEN n > 1 THEN 's' ELSE '' END,
+                   lock_history.say_seconds((waits ->> 'root_s')::numeric - told_s)));
     END IF;
 
     -- Rows that are fought over have many roots, one after the other.
