@@ -59,6 +59,8 @@ MODULE_big = pg_lock_history
 OBJS = $(patsubst %.c,%.o,$(sort $(wildcard extension/*.c)))
 EXTENSION = control/pg_lock_history
 DATA_built = build/pg_lock_history--$(EXTVERSION).sql
+# shortcuts for psql, beside it
+DATA = sql/pg_lock_history.psql
 PGFILEDESC = "pg_lock_history - history of lock waits"
 PG_CPPFLAGS = -DPLH_VERSION='"$(EXTVERSION)"'
 

@@ -15,6 +15,8 @@ LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
 SET plan_cache_mode = force_custom_plan
 SET jit = off
+-- The planner takes the waits of a day for a few, and would look each up in all.
+SET enable_nestloop = off
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -159,7 +159,7 @@ BEGIN
             || coalesce(': ' || lock_history.say_outcomes(r.root -> 'outcomes', (r.root ->> 'still')::bigint), '') || '.');
     END LOOP;
     n := (waits ->> 'root_count')::bigint - (SELECT count(*) FROM jsonb_array_elements(story) AS e WHERE e ->> 'kind' = 'ending');
-    IF n > 0 THEN
+    IF n > 0 AND (told_s > 0 OR (waits #>> '{hot,0,roots}')::bigint < 3 IS NOT FALSE) THEN
         story := story || jsonb_build_object('kind', 'blocking', 'at', waits -> 'began', 'facts', '$.waits', 'sentence',
             format('There %s %s%s, behind which sessions waited %s in all: root_blockers() lists them.', CASE WHEN n = 1 THEN 'was' ELSE 'were' END, n,
                    CASE WHEN told_s > 0 THEN ' more root blocker' ELSE ' root blocker' END || CASE WHEN n > 1 THEN 's' ELSE '' END,
@@ -229,11 +229,11 @@ BEGIN
     FOR r IN SELECT e.value AS page, e.no - 1 AS no FROM jsonb_array_elements(facts -> 'pages') WITH ORDINALITY AS e(value, no)
              WHERE e.value ? 'object' AND (e.value ->> 'wait_s')::numeric >= least_s AND coalesce((e.value ->> 'load_share')::numeric, 1) >= least_share LOOP
         story := story || jsonb_build_object('kind', 'page', 'at', since, 'facts', format('$.pages[%s]', r.no), 'sentence',
-            format('%s %% of the waits for pages (%s) were %s on the %s%s: %s at a time on average, %s at most.', round(100 * (r.page ->> 'share')::numeric),
-                   lock_history.say_seconds((r.page ->> 'wait_s')::numeric), CASE r.page ->> 'mode' WHEN 'pin' THEN 'for the only pin' ELSE 'in mode ' || (r.page ->> 'mode') END,
-                   CASE WHEN r.page ? 'block' THEN format('page %s of %s, ', r.page ->> 'block', coalesce(nullif(r.page ->> 'fork', 'main'), 'the')) ELSE '' END
-                   || lock_history.say_text(CASE WHEN r.page ->> 'object' LIKE 'right-most%' OR r.page ->> 'kind' IS NULL OR position(r.page ->> 'kind' IN r.page ->> 'object') > 0 THEN '' ELSE (r.page ->> 'kind') || ' ' END || (r.page ->> 'object')),
-                   CASE WHEN r.page ? 'block' THEN '' WHEN (r.page ->> 'blocks')::bigint > 1 THEN format(', %s different pages', r.page ->> 'blocks') ELSE '' END,
+            format('%s %% of the waits for pages (%s) were %s on %s%s: %s at a time on average, %s at most.', round(100 * (r.page ->> 'share')::numeric),
+                   lock_history.say_seconds((r.page ->> 'wait_s')::numeric), CASE r.page ->> 'mode' WHEN 'pin' THEN 'to be the only one' ELSE 'in mode ' || (r.page ->> 'mode') END,
+                   CASE WHEN r.page ->> 'object' LIKE '% of %' THEN 'the ' ELSE '' END || lock_history.say_text(r.page ->> 'object'),
+                   coalesce(' (' || nullif(concat_ws(', ', 'fork ' || nullif(r.page ->> 'fork', 'main'),
+                       CASE WHEN r.page ? 'block' THEN 'page ' || (r.page ->> 'block') WHEN (r.page ->> 'blocks')::bigint > 1 THEN (r.page ->> 'blocks') || ' different pages' END), '') || ')', ''),
                    r.page ->> 'waiters_avg', r.page ->> 'waiters_max'));
     END LOOP;
 
@@ -293,6 +293,7 @@ DECLARE
     ended       timestamptz := least(explain_json.until, kept.until, statement_timestamp());
     facts       jsonb;
     full_       jsonb;
+    part        text;
     load        jsonb;
 BEGIN
     PERFORM lock_history.warn_if_nothing_is_here();
@@ -317,10 +318,17 @@ BEGIN
         'short', lock_history.explain_part('short', wanted_node, began, ended),
         'deadlocks', lock_history.explain_part('deadlocks', wanted_node, began, ended),
         'load', lock_history.explain_part('load', wanted_node, began, ended),
-        'lwlocks', lock_history.explain_part('lwlocks', wanted_node, began, ended),
-        'pages', lock_history.explain_part('pages', wanted_node, began, ended),
         'fast_path', lock_history.explain_part('fast_path', wanted_node, began, ended),
         'anomalies', lock_history.explain_part('anomalies', wanted_node, began, ended));
+    -- What would not be told is not read: by second that is the most there is.
+    FOREACH part IN ARRAY '{lwlocks,pages}'::text[] LOOP
+        facts := facts || jsonb_build_object(part, CASE
+            WHEN (facts #>> '{load,total_s}')::numeric > 0 AND NOT EXISTS (
+                SELECT FROM jsonb_array_elements(facts #> '{load,events}') AS e
+                WHERE e ->> 'event' LIKE ANY (CASE part WHEN 'lwlocks' THEN '{LWLock:%}' ELSE '{LWLock:BufferContent,Buffer:%,BufferPin:%}' END::text[])
+                  AND (e ->> 'share')::numeric >= 0.05)
+            THEN '[]' ELSE lock_history.explain_part(part, wanted_node, began, ended) END);
+    END LOOP;
     -- Whether a lack of slots hurt is asked of the seconds in which there was one.
     full_ := facts -> 'fast_path';
     IF (full_ ->> 'seconds_full')::bigint > 0 THEN

@@ -82,6 +82,21 @@ INSERT INTO lock_history.health_minute (seg, node_id, run, minute, ticks_due, ti
     probe_us_p99, probe_us_max, hold_us_p99, hold_us_max, partitions_taken, partitions_busy, cpu_ms, rows_written, rows_merged, rows_dropped, errors)
 SELECT (m.no / 1260)::smallint, n.node_id, 1, now() - (10080 - m.no) * interval '1 min', 6000, 6000, 0, 0, 10, 12, 150, 400, 20, 90, 40, 0, 600, 50, 0, 0, 0
 FROM generate_series(0, 10079) AS m(no), lock_history.node AS n WHERE n.node = 'bench';
+-- A day of load: twelve sessions, of which a third waits for LWLocks and pages.
+INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, wait_event_type, wait_event, lwlock_mode, backend_type, datname, usesysid, usename, query_id, instance, object, fork, object_kind)
+SELECT s.seg, n.node_id, 100 * d.kind + d.no, d.kind, CASE WHEN d.no % 3 = 0 THEN 'LWLock' ELSE 'CPU' END, CASE WHEN d.no % 3 = 0 THEN (ARRAY['LockManager', 'BufferContent', 'WALInsert'])[1 + d.no / 3 % 3] ELSE 'CPU' END,
+       'exclusive', 'client backend', 'app', 10, 'postgres', d.no, 'partition ' || d.no, 'public.orders_' || d.no, 'main', 'table'
+FROM (VALUES (6), (7)) AS s(seg), (SELECT k AS kind, no FROM generate_series(1, 3) AS k, generate_series(1, 60) AS no) AS d, lock_history.node AS n WHERE n.node = 'bench';
+INSERT INTO lock_history.second (seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms)
+SELECT CASE WHEN t.no < 3 * 3600 THEN 6 ELSE 7 END, n.node_id, 1, date_trunc('second', now()) - interval '24 h' + t.no * interval '1 s', 1000, 40, 12, 2, 1,
+       ARRAY(SELECT 101 + (t.no + 3 * g.i) % 60 FROM generate_series(0, 11) AS g(i)), ARRAY(SELECT 1000 FROM generate_series(0, 11))
+FROM generate_series(0, 86399) AS t(no), lock_history.node AS n WHERE n.node = 'bench';
+INSERT INTO lock_history.lwlock (seg, node_id, run, at, sampled_ms, dims, wait_ms, waits, waiters_max, held_exclusive, shared_holders)
+SELECT s.seg, s.node_id, 1, s.at, 1000, ARRAY[203, 206, 209, 212], '{900,800,700,600}', '{9,8,7,6}', '{5,5,5,5}', '{0.9,0.1,0.5,NULL}', '{0,0,1,NULL}' FROM lock_history.second AS s;
+INSERT INTO lock_history.page (seg, node_id, run, at, sampled_ms, dims, blocks, wait_ms, waits, waiters_max, held_exclusive, shared_holders)
+SELECT s.seg, s.node_id, 1, s.at, 1000, ARRAY[303, 306], ARRAY[(extract(epoch FROM s.at))::bigint % 1000, 7], '{500,300}', '{5,3}', '{5,5}', '{0.9,0.1}', '{0,0}' FROM lock_history.second AS s;
+INSERT INTO lock_history.fastpath (seg, node_id, run, at, server_version_num, max_locks, slots, dims, sessions, slots_max, sessions_full, spilled_max)
+SELECT s.seg, s.node_id, 1, s.at, 150000, 64, 16, ARRAY[101], '{12}', '{16}', '{2}', '{9}' FROM lock_history.second AS s;
 ANALYZE;
 SELECT pg_size_pretty(sum(pg_total_relation_size(c.oid))) AS ring, (SELECT count(*) FROM lock_history.episode) AS episodes,
        (SELECT count(*) FROM lock_history.actor) AS actors, (SELECT count(*) FROM lock_history.open) AS open_rows
