@@ -34,7 +34,8 @@ BEGIN
         SELECT w.seg, w.wait_id, w.proc_key, w.actor_id, w.locktype, w.mode, w.mode_number, w.datname, w.relation, w.object, w.page, w.tuple,
                w.hard_count, w.soft_count,
                greatest(w.wait_start, explain_waits.since) AS began,
-               least(coalesce(w.wait_end, 'infinity'), explain_waits.until) AS ended,
+               -- not before it began: the clock may have been set back
+               greatest(least(coalesce(w.wait_end, 'infinity'), explain_waits.until), w.wait_start, explain_waits.since) AS ended,
                coalesce(w.wait_end, 'infinity') > explain_waits.until AS goes_on,
                CASE WHEN w.wait_end <= explain_waits.until THEN coalesce(w.outcome, 'unknown') END AS outcome,
                w.edge_kind, w.edge_proc, w.edge_pid, w.edge_actor, w.edge_modes, w.edge_from, w.edge_to
@@ -392,21 +393,42 @@ COMMENT ON FUNCTION lock_history.explain_load(text, timestamptz, timestamptz) IS
 REVOKE ALL ON FUNCTION lock_history.explain_load(text, timestamptz, timestamptz) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION lock_history.explain_load(text, timestamptz, timestamptz) TO pg_monitor;
 
+-- As lwlock_profile(), which counts seconds one by one: too slow for a day in which
+-- each has some.
 CREATE FUNCTION lock_history.explain_lwlocks(node text, since timestamptz, until timestamptz)
 RETURNS jsonb
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+-- as in top_queries()
+SET enable_sort = off
 AS $$
 #variable_conflict use_column
 BEGIN
     RETURN (
+        WITH sum AS MATERIALIZED (
+            SELECT l.tranche, l.instance, l.mode, count(*) AS seconds, sum(l.waits) AS waits, sum(l.wait_ms) AS wait_ms,
+                   sum(l.wait_ms / nullif(l.waiters_avg, 0)) AS sampled_ms, max(l.waiters_max) AS waiters_max,
+                   sum(l.held_exclusive * l.wait_ms) / nullif(sum(l.wait_ms) FILTER (WHERE l.held_exclusive IS NOT NULL), 0) AS held_exclusive,
+                   sum(l.shared_holders_avg * l.wait_ms) / nullif(sum(l.wait_ms) FILTER (WHERE l.shared_holders_avg IS NOT NULL), 0) AS shared_holders_avg
+            FROM lock_history.lwlocks AS l
+            WHERE l.node = explain_lwlocks.node AND l.at >= explain_lwlocks.since AND l.at < explain_lwlocks.until
+            GROUP BY l.tranche, l.instance, l.mode
+        ), ranked AS (
+            SELECT s.tranche, s.instance, s.mode, s.seconds, s.waits, s.wait_ms, s.sampled_ms, s.waiters_max, s.held_exclusive, s.shared_holders_avg,
+                   sum(s.wait_ms) OVER () AS all_ms, sum(s.wait_ms) OVER (PARTITION BY s.tranche) AS tranche_ms
+            FROM sum AS s
+        )
         SELECT coalesce(jsonb_agg(jsonb_build_object(
-                   'tranche', l.tranche, 'instance', l.instance, 'mode', l.mode, 'waits', l.waits, 'wait_s', round(l.wait_ms::numeric / 1000, 3), 'share', round(l.share::numeric, 4),
-                   'tranche_share', round(l.tranche_share::numeric, 4), 'seconds', l.seconds, 'waiters_avg', round(l.waiters_avg::numeric, 2), 'waiters_max', l.waiters_max,
+                   'tranche', l.tranche, 'instance', l.instance, 'mode', l.mode, 'waits', l.waits, 'wait_s', round(l.wait_ms::numeric / 1000, 3),
+                   'share', round((l.wait_ms / nullif(l.all_ms, 0))::numeric, 4), 'tranche_share', round((l.tranche_ms / nullif(l.all_ms, 0))::numeric, 4),
+                   'tranche_s', round(l.tranche_ms::numeric / 1000, 3), 'seconds', l.seconds,
+                   'waiters_avg', round((l.wait_ms / nullif(l.sampled_ms, 0))::numeric, 2), 'waiters_max', l.waiters_max,
                    'held_exclusive', round(l.held_exclusive::numeric, 3), 'shared_holders_avg', round(l.shared_holders_avg::numeric, 2)) ORDER BY l.no), '[]')
-        FROM (SELECT p.tranche, p.instance, p.mode, p.waits, p.wait_ms, p.share, p.tranche_share, p.seconds, p.waiters_avg, p.waiters_max, p.held_exclusive, p.shared_holders_avg,
-                     row_number() OVER () AS no
-              FROM lock_history.lwlock_profile(explain_lwlocks.since, explain_lwlocks.until, explain_lwlocks.node) AS p) AS l
+        FROM (SELECT r.tranche, r.instance, r.mode, r.seconds, r.waits, r.wait_ms, r.sampled_ms, r.waiters_max, r.held_exclusive, r.shared_holders_avg, r.all_ms, r.tranche_ms,
+                     row_number() OVER (ORDER BY r.tranche_ms DESC, r.tranche, r.wait_ms DESC, r.instance, r.mode) AS no
+              FROM ranked AS r) AS l
         WHERE l.no <= 20);
 END
 $$;
@@ -414,19 +436,43 @@ COMMENT ON FUNCTION lock_history.explain_lwlocks(text, timestamptz, timestamptz)
 REVOKE ALL ON FUNCTION lock_history.explain_lwlocks(text, timestamptz, timestamptz) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION lock_history.explain_lwlocks(text, timestamptz, timestamptz) TO pg_monitor;
 
+-- As hot_pages(), for the same reason.
 CREATE FUNCTION lock_history.explain_pages(node text, since timestamptz, until timestamptz)
 RETURNS jsonb
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
+SET plan_cache_mode = force_custom_plan
+SET jit = off
+-- as in top_queries()
+SET enable_sort = off
 AS $$
 #variable_conflict use_column
 BEGIN
     RETURN (
+        WITH block AS MATERIALIZED (
+            SELECT p.datname, p.object, p.fork, p.mode, p.kind, p.block, sum(p.waits) AS waits, sum(p.wait_ms) AS wait_ms,
+                   max(p.waiters_max) AS waiters_max,
+                   sum(p.held_exclusive * p.wait_ms) AS held_ms, sum(p.wait_ms) FILTER (WHERE p.held_exclusive IS NOT NULL) AS known_ms
+            FROM lock_history.hot_pages AS p
+            WHERE p.node = explain_pages.node AND p.at >= explain_pages.since AND p.at < explain_pages.until
+            GROUP BY p.datname, p.object, p.fork, p.mode, p.kind, p.block
+        ), page AS (
+            SELECT b.datname, b.object, b.fork, b.mode, b.kind, sum(b.waits) AS waits, sum(b.wait_ms) AS wait_ms, max(b.waiters_max) AS waiters_max,
+                   sum(b.held_ms) / nullif(sum(b.known_ms), 0) AS held_exclusive, sum(sum(b.wait_ms)) OVER () AS all_ms,
+                   count(b.block) AS blocks, max(b.wait_ms) FILTER (WHERE b.block IS NOT NULL) AS busiest_ms,
+                   (array_agg(b.block ORDER BY b.wait_ms DESC, b.block) FILTER (WHERE b.block IS NOT NULL))[1] AS busiest_block
+            FROM block AS b
+            GROUP BY b.datname, b.object, b.fork, b.mode, b.kind
+        )
         SELECT coalesce(jsonb_agg(jsonb_build_object(
-                   'object', p.object, 'database', p.datname, 'fork', p.fork, 'mode', p.mode, 'kind', p.kind, 'waits', p.waits, 'wait_s', round(p.wait_ms::numeric / 1000, 3), 'share', round(p.share::numeric, 4),
-                   'blocks', p.blocks, 'block', p.busiest_block, 'block_share', round(p.busiest_share::numeric, 4), 'seconds', p.seconds,
-                   'waiters_avg', round(p.waiters_avg::numeric, 2), 'waiters_max', p.waiters_max, 'held_exclusive', round(p.held_exclusive::numeric, 3)) ORDER BY p.wait_ms DESC, p.object), '[]')
-        FROM lock_history.hot_pages(explain_pages.since, explain_pages.until, 3, explain_pages.node) AS p);
+                   'object', p.object, 'database', p.datname, 'fork', p.fork, 'mode', p.mode, 'kind', p.kind, 'waits', p.waits,
+                   'wait_s', round(p.wait_ms::numeric / 1000, 3), 'share', round((p.wait_ms / nullif(p.all_ms, 0))::numeric, 4), 'blocks', p.blocks,
+                   'block', CASE WHEN p.busiest_ms > p.wait_ms / 2 THEN p.busiest_block END,
+                   'block_share', CASE WHEN p.busiest_ms > p.wait_ms / 2 THEN round((p.busiest_ms / p.wait_ms)::numeric, 4) END,
+                   'waiters_max', p.waiters_max,
+                   'held_exclusive', round(p.held_exclusive::numeric, 3)) ORDER BY p.wait_ms DESC, p.object), '[]')
+        FROM (SELECT g.datname, g.object, g.fork, g.mode, g.kind, g.waits, g.wait_ms, g.waiters_max, g.held_exclusive, g.all_ms, g.blocks, g.busiest_ms, g.busiest_block
+              FROM page AS g ORDER BY g.wait_ms DESC, g.object LIMIT 3) AS p);
 END
 $$;
 COMMENT ON FUNCTION lock_history.explain_pages(text, timestamptz, timestamptz) IS 'internal: facts about hot pages in a range, for explain_json()';

@@ -209,7 +209,7 @@ BEGIN
     -- The two dearest groups of LWLocks; the first row of each is its dearest lock.
     n := 0;
     FOR r IN SELECT x.tranche, x.wait_s, x.tranche_share, e.share AS load_share, x.lock
-             FROM (SELECT l.value ->> 'tranche' AS tranche, min(l.no) AS no, sum((l.value ->> 'wait_s')::numeric) AS wait_s, max((l.value ->> 'tranche_share')::numeric) AS tranche_share,
+             FROM (SELECT l.value ->> 'tranche' AS tranche, min(l.no) AS no, max((l.value ->> 'tranche_s')::numeric) AS wait_s, max((l.value ->> 'tranche_share')::numeric) AS tranche_share,
                           (array_agg(l.value ORDER BY l.no))[1] AS lock
                    FROM jsonb_array_elements(facts -> 'lwlocks') WITH ORDINALITY AS l(value, no) GROUP BY 1) AS x
              LEFT JOIN LATERAL (SELECT (v ->> 'share')::numeric AS share FROM jsonb_array_elements(load -> 'events') AS v WHERE v ->> 'event' = 'LWLock:' || x.tranche) AS e ON true
@@ -229,12 +229,12 @@ BEGIN
     FOR r IN SELECT e.value AS page, e.no - 1 AS no FROM jsonb_array_elements(facts -> 'pages') WITH ORDINALITY AS e(value, no)
              WHERE e.value ? 'object' AND (e.value ->> 'wait_s')::numeric >= least_s AND coalesce((e.value ->> 'load_share')::numeric, 1) >= least_share LOOP
         story := story || jsonb_build_object('kind', 'page', 'at', since, 'facts', format('$.pages[%s]', r.no), 'sentence',
-            format('%s %% of the waits for pages (%s) were %s on %s%s: %s at a time on average, %s at most.', round(100 * (r.page ->> 'share')::numeric),
+            format('%s %% of the waits for pages (%s) were %s on %s%s, up to %s at a time.', round(100 * (r.page ->> 'share')::numeric),
                    lock_history.say_seconds((r.page ->> 'wait_s')::numeric), CASE r.page ->> 'mode' WHEN 'pin' THEN 'to be the only one' ELSE 'in mode ' || (r.page ->> 'mode') END,
                    CASE WHEN r.page ->> 'object' LIKE '% of %' THEN 'the ' ELSE '' END || lock_history.say_text(r.page ->> 'object'),
                    coalesce(' (' || nullif(concat_ws(', ', 'fork ' || nullif(r.page ->> 'fork', 'main'),
                        CASE WHEN r.page ? 'block' THEN 'page ' || (r.page ->> 'block') WHEN (r.page ->> 'blocks')::bigint > 1 THEN (r.page ->> 'blocks') || ' different pages' END), '') || ')', ''),
-                   r.page ->> 'waiters_avg', r.page ->> 'waiters_max'));
+                   r.page ->> 'waiters_max'));
     END LOOP;
 
     IF (fast_path ->> 'seconds_full')::bigint > 0 THEN
@@ -284,6 +284,7 @@ CREATE FUNCTION lock_history.explain_json(since timestamptz DEFAULT NULL, until 
 RETURNS jsonb
 LANGUAGE plpgsql STABLE
 SET search_path = pg_catalog, pg_temp
+SET jit = off
 AS $$
 DECLARE
     nodes       text[] := ARRAY(SELECT DISTINCT r.node FROM lock_history.recorded AS r WHERE r.incident IS NOT DISTINCT FROM lock_history.incident() ORDER BY r.node);
