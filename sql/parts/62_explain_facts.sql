@@ -17,6 +17,8 @@ SET plan_cache_mode = force_custom_plan
 SET jit = off
 -- The planner takes the waits of a day for a few, and would look each up in all.
 SET enable_nestloop = off
+-- the waits of a busy day with their blockers, without a file
+SET work_mem = '64MB'
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -333,7 +333,8 @@ BEGIN
     -- Whether a lack of slots hurt is asked of the seconds in which there was one.
     full_ := facts -> 'fast_path';
     IF (full_ ->> 'seconds_full')::bigint > 0 THEN
-        load := lock_history.explain_part('load', wanted_node, (full_ ->> 'first_full')::timestamptz, (full_ ->> 'last_full')::timestamptz + interval '1 s');
+        load := CASE WHEN (full_ ->> 'last_full')::timestamptz - (full_ ->> 'first_full')::timestamptz >= 0.9 * (ended - began) THEN facts -> 'load'
+                     ELSE lock_history.explain_part('load', wanted_node, (full_ ->> 'first_full')::timestamptz, (full_ ->> 'last_full')::timestamptz + interval '1 s') END;
         IF (load ->> 'total_s')::numeric > 0 THEN
             facts := jsonb_set(facts, '{fast_path,lockmanager_share}', to_jsonb(coalesce(
                 (SELECT (e ->> 'share')::numeric FROM jsonb_array_elements(load -> 'events') AS e WHERE e ->> 'event' = 'LWLock:LockManager'), 0)));
