@@ -28,6 +28,7 @@ DECLARE
     s           text;
     r           record;
     q           record;
+    before      text[];
     n           bigint;
     t           numeric;
     told_s      numeric := 0;   -- behind the roots that are told
@@ -133,10 +134,12 @@ BEGIN
             END IF;
             story := story || jsonb_build_object('kind', 'blocking', 'at', r.root -> 'began', 'facts', format('$.waits.roots[%s]', r.no), 'sentence', s || '.');
         END IF;
-        IF jsonb_array_length(r.root -> 'before') > 0 THEN
+        before := ARRAY(SELECT lock_history.say_quoted(lock_history.say_text(m)) FROM jsonb_array_elements_text(r.root -> 'before') AS m
+                        WHERE m !~* '^\s*(begin|start\s+transaction)\M');
+        IF cardinality(before) > 0 THEN
             story := story || jsonb_build_object('kind', 'blocking', 'at', r.root -> 'began', 'facts', format('$.waits.roots[%s].before', r.no), 'sentence',
                 format('Before that, in the same transaction, samples saw it run %s.',
-                       lock_history.say_list(ARRAY(SELECT lock_history.say_quoted(lock_history.say_text(m)) FROM jsonb_array_elements_text(r.root -> 'before') AS m), 3)));
+                       lock_history.say_list(before, 3)));
         END IF;
 
         FOR q IN SELECT e.value AS ahead, e.no - 1 AS no FROM jsonb_array_elements(r.root -> 'queue') WITH ORDINALITY AS e(value, no) LOOP
@@ -237,7 +240,8 @@ BEGIN
                    r.page ->> 'waiters_max'));
     END LOOP;
 
-    IF (fast_path ->> 'seconds_full')::bigint > 0 THEN
+    -- who reads this history runs out of them, too
+    IF (fast_path ->> 'seconds_full')::bigint > 0 AND coalesce((fast_path ->> 'lockmanager_share')::numeric, 1) >= 0.01 THEN
         story := story || jsonb_build_object('kind', 'fast_path', 'at', fast_path -> 'first_full', 'facts', '$.fast_path', 'sentence',
             format('Sessions ran out of fast-path slots (%s each) in %s between %s and %s, up to %s at once%s; waiting for LWLock LockManager was %s of the load meanwhile.',
                    fast_path ->> 'slots', lock_history.say_count((fast_path ->> 'seconds_full')::bigint, 'second'),
@@ -266,7 +270,7 @@ BEGIN
         IF EXISTS (SELECT FROM jsonb_array_elements(story) AS e WHERE e ->> 'kind' NOT IN ('headline', 'missed', 'load')) THEN
             s := s || '.';
         ELSE
-            s := s || ', and there was no deadlock, no unusual load, no contention for LWLocks or pages, and no lack of fast-path slots'
+            s := s || ', and there was no deadlock, no unusual load, no contention for LWLocks or pages, and no harm from a lack of fast-path slots'
                    || CASE WHEN unseen_s < 1 OR watched ? 'complete_until' AND NOT EXISTS (SELECT FROM jsonb_array_elements(story) AS e WHERE e ->> 'kind' = 'missed')
                            THEN '; all of it was watched' ELSE ', in what was seen' END
                    || CASE WHEN (watched ->> 'period_ms')::numeric > 0 THEN format(', every %s ms', round((watched ->> 'period_ms')::numeric, 1)::double precision) ELSE '' END || '.';

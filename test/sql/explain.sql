@@ -89,6 +89,10 @@ INSERT INTO lock_history.anomaly_0 (seg, node_id, run, written_at, started_at, d
 VALUES (0, :n, 1, pg_temp.t(40), pg_temp.t(10), pg_temp.t(30), pg_temp.t(20), 'normal', 'LWLock', 8.04, 0.2, 1.5, 'LWLock:LockManager', NULL);
 SELECT * FROM pg_temp.told('storm');
 
+-- out of slots, and nobody waited for it: no news
+UPDATE lock_history.second SET dims = '{2}', load_ms = '{19000}' WHERE node_id = :n;
+SELECT kind, sentence FROM pg_temp.told('storm') WHERE kind IN ('load', 'fast_path', 'lwlock', 'page');
+
 -- what was not seen is said first
 SELECT pg_temp.add_case('gaps') AS n \gset
 INSERT INTO lock_history.gap_0 (seg, node_id, run, began, ended, reason, lost, part) VALUES
@@ -126,7 +130,7 @@ CREATE ROLE regress_plh_reader;
 CREATE ROLE regress_plh_nobody;
 SELECT lock_history.grant_reader('regress_plh_reader');
 GRANT EXECUTE ON FUNCTION pg_temp.t(numeric) TO PUBLIC;
-UPDATE lock_history.actor SET stmt_first_seen = ARRAY[seen_at], stmt_query_start = ARRAY[pg_temp.t(-1)], stmt_query = ARRAY['secret of before'], stmt_left_out = 0 WHERE pid = 101;
+UPDATE lock_history.actor SET stmt_first_seen = ARRAY[seen_at, seen_at], stmt_query_start = ARRAY[pg_temp.t(-2), pg_temp.t(-1)], stmt_query = ARRAY[' begin;', 'secret of before'], stmt_left_out = 0 WHERE pid = 101;
 SET ROLE regress_plh_reader;
 SELECT * FROM lock_history.explain(pg_temp.t(0), pg_temp.t(60), 'alter-queue-soft');
 SELECT j.json ~ '192\.0\.2\.7|count\(\*\)|alter table|insert into|secret' AS seen FROM (SELECT lock_history.explain_json(pg_temp.t(0), pg_temp.t(60), n)::text AS json FROM unnest('{alter-queue-soft,storm}'::text[]) AS n) AS j;
