@@ -417,21 +417,29 @@ BEGIN
             FROM lock_history.lwlocks AS l
             WHERE l.node = explain_lwlocks.node AND l.at >= explain_lwlocks.since AND l.at < explain_lwlocks.until
             GROUP BY l.tranche, l.instance, l.mode
-        ), ranked AS (
-            SELECT s.tranche, s.instance, s.mode, s.seconds, s.waits, s.wait_ms, s.sampled_ms, s.waiters_max, s.held_exclusive, s.shared_holders_avg,
-                   sum(s.wait_ms) OVER () AS all_ms, sum(s.wait_ms) OVER (PARTITION BY s.tranche) AS tranche_ms
+        ), mode AS (
+            SELECT DISTINCT ON (m.tranche) m.tranche, m.mode, m.wait_ms
+            FROM (SELECT s.tranche, s.mode, sum(s.wait_ms) AS wait_ms FROM sum AS s GROUP BY s.tranche, s.mode) AS m
+            ORDER BY m.tranche, m.wait_ms DESC, m.mode
+        ), tranche AS (
+            SELECT s.tranche, sum(s.waits) AS waits, sum(s.wait_ms) AS wait_ms, max(s.waiters_max) AS waiters_max, sum(sum(s.wait_ms)) OVER () AS all_ms,
+                   sum(s.held_exclusive * s.wait_ms) / nullif(sum(s.wait_ms) FILTER (WHERE s.held_exclusive IS NOT NULL), 0) AS held_exclusive,
+                   sum(s.shared_holders_avg * s.wait_ms) / nullif(sum(s.wait_ms) FILTER (WHERE s.shared_holders_avg IS NOT NULL), 0) AS shared_holders_avg
             FROM sum AS s
+            GROUP BY s.tranche
+            ORDER BY sum(s.wait_ms) DESC, s.tranche LIMIT 5
         )
         SELECT coalesce(jsonb_agg(jsonb_build_object(
-                   'tranche', l.tranche, 'instance', l.instance, 'mode', l.mode, 'waits', l.waits, 'wait_s', round(l.wait_ms::numeric / 1000, 3),
-                   'share', round((l.wait_ms / nullif(l.all_ms, 0))::numeric, 4), 'tranche_share', round((l.tranche_ms / nullif(l.all_ms, 0))::numeric, 4),
-                   'tranche_s', round(l.tranche_ms::numeric / 1000, 3), 'seconds', l.seconds,
-                   'waiters_avg', round((l.wait_ms / nullif(l.sampled_ms, 0))::numeric, 2), 'waiters_max', l.waiters_max,
-                   'held_exclusive', round(l.held_exclusive::numeric, 3), 'shared_holders_avg', round(l.shared_holders_avg::numeric, 2)) ORDER BY l.no), '[]')
-        FROM (SELECT r.tranche, r.instance, r.mode, r.seconds, r.waits, r.wait_ms, r.sampled_ms, r.waiters_max, r.held_exclusive, r.shared_holders_avg, r.all_ms, r.tranche_ms,
-                     row_number() OVER (ORDER BY r.tranche_ms DESC, r.tranche, r.wait_ms DESC, r.instance, r.mode) AS no
-              FROM ranked AS r) AS l
-        WHERE l.no <= 20);
+                   'tranche', t.tranche, 'waits', t.waits, 'wait_s', round(t.wait_ms::numeric / 1000, 3), 'share', round((t.wait_ms / nullif(t.all_ms, 0))::numeric, 4),
+                   'mode', m.mode, 'mode_share', round((m.wait_ms / nullif(t.wait_ms, 0))::numeric, 4), 'waiters_max', t.waiters_max,
+                   'held_exclusive', round(t.held_exclusive::numeric, 3), 'shared_holders_avg', round(t.shared_holders_avg::numeric, 2),
+                   'locks', (SELECT jsonb_agg(jsonb_build_object(
+                                 'instance', l.instance, 'mode', l.mode, 'waits', l.waits, 'wait_s', round(l.wait_ms::numeric / 1000, 3), 'share', round((l.wait_ms / nullif(t.wait_ms, 0))::numeric, 4),
+                                 'seconds', l.seconds, 'waiters_avg', round((l.wait_ms / nullif(l.sampled_ms, 0))::numeric, 2), 'waiters_max', l.waiters_max,
+                                 'held_exclusive', round(l.held_exclusive::numeric, 3), 'shared_holders_avg', round(l.shared_holders_avg::numeric, 2)) ORDER BY l.wait_ms DESC, l.instance, l.mode)
+                             FROM (SELECT s.instance, s.mode, s.waits, s.wait_ms, s.seconds, s.sampled_ms, s.waiters_max, s.held_exclusive, s.shared_holders_avg
+                                   FROM sum AS s WHERE s.tranche = t.tranche ORDER BY s.wait_ms DESC, s.instance, s.mode LIMIT 3) AS l)) ORDER BY t.wait_ms DESC, t.tranche), '[]')
+        FROM tranche AS t JOIN mode AS m ON m.tranche = t.tranche);
 END
 $$;
 COMMENT ON FUNCTION lock_history.explain_lwlocks(text, timestamptz, timestamptz) IS 'internal: facts about LWLocks in a range, for explain_json()';

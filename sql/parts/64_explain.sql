@@ -209,24 +209,21 @@ BEGIN
                                                FROM jsonb_array_elements(load -> 'events') AS e WHERE (e ->> 'share')::numeric >= 0.05 LIMIT 4), 4)));
     END IF;
 
-    -- The two dearest groups of LWLocks; the first row of each is its dearest lock.
-    n := 0;
-    FOR r IN SELECT x.tranche, x.wait_s, x.tranche_share, e.share AS load_share, x.lock
-             FROM (SELECT l.value ->> 'tranche' AS tranche, min(l.no) AS no, max((l.value ->> 'tranche_s')::numeric) AS wait_s, max((l.value ->> 'tranche_share')::numeric) AS tranche_share,
-                          (array_agg(l.value ORDER BY l.no))[1] AS lock
-                   FROM jsonb_array_elements(facts -> 'lwlocks') WITH ORDINALITY AS l(value, no) GROUP BY 1) AS x
-             LEFT JOIN LATERAL (SELECT (v ->> 'share')::numeric AS share FROM jsonb_array_elements(load -> 'events') AS v WHERE v ->> 'event' = 'LWLock:' || x.tranche) AS e ON true
-             WHERE x.wait_s >= least_s AND (coalesce((load ->> 'total_s')::numeric, 0) = 0 OR e.share >= least_share)
-             ORDER BY x.no LIMIT 2 LOOP
-        story := story || jsonb_build_object('kind', 'lwlock', 'at', since, 'facts', '$.lwlocks', 'sentence',
-            format('Sessions waited %s for LWLock %s (%s %% of the time waited for LWLocks%s), most in mode %s%s: %s at a time on average, %s at most.%s',
-                   lock_history.say_seconds(r.wait_s), r.tranche, round(100 * r.tranche_share),
-                   coalesce(format(', %s %% of all load', round(100 * r.load_share)), ''), r.lock ->> 'mode',
-                   CASE WHEN r.lock ->> 'instance' <> 'only one' THEN ' for ' || (r.lock ->> 'instance') ELSE '' END,
-                   r.lock ->> 'waiters_avg', r.lock ->> 'waiters_max',
-                   CASE WHEN (r.lock ->> 'held_exclusive')::numeric < 0.1 AND (r.lock ->> 'shared_holders_avg')::numeric < 0.1
+    -- The two dearest groups of LWLocks, and the dearest lock of each where one stands out.
+    FOR r IN SELECT l.value AS tranche, l.no - 1 AS no, e.share AS load_share, l.value #> '{locks,0}' AS lock
+             FROM jsonb_array_elements(facts -> 'lwlocks') WITH ORDINALITY AS l(value, no)
+             LEFT JOIN LATERAL (SELECT (v ->> 'share')::numeric AS share FROM jsonb_array_elements(load -> 'events') AS v WHERE v ->> 'event' = 'LWLock:' || (l.value ->> 'tranche')) AS e ON true
+             WHERE (l.value ->> 'wait_s')::numeric >= least_s AND (coalesce((load ->> 'total_s')::numeric, 0) = 0 OR e.share >= least_share)
+             ORDER BY l.no LIMIT 2 LOOP
+        story := story || jsonb_build_object('kind', 'lwlock', 'at', since, 'facts', format('$.lwlocks[%s]', r.no), 'sentence',
+            format('Sessions waited %s for LWLock %s (%s %% of the time waited for LWLocks%s), %s %% of it in mode %s, up to %s at a time%s.%s',
+                   lock_history.say_seconds((r.tranche ->> 'wait_s')::numeric), r.tranche ->> 'tranche', round(100 * (r.tranche ->> 'share')::numeric),
+                   coalesce(format(', %s %% of all load', round(100 * r.load_share)), ''), round(100 * (r.tranche ->> 'mode_share')::numeric), r.tranche ->> 'mode', r.tranche ->> 'waiters_max',
+                   CASE WHEN r.lock ->> 'instance' <> 'only one' AND (r.lock ->> 'share')::numeric >= 0.5
+                        THEN format(', %s %% of it for %s', round(100 * (r.lock ->> 'share')::numeric), r.lock ->> 'instance') ELSE '' END,
+                   CASE WHEN (r.tranche ->> 'held_exclusive')::numeric < 0.1 AND (r.tranche ->> 'shared_holders_avg')::numeric < 0.1
                         THEN ' The lock was free most of that time: they had been woken, and waited for a processor.'
-                        WHEN r.lock ? 'held_exclusive' THEN format(' It was held exclusively %s %% of that time.', round(100 * (r.lock ->> 'held_exclusive')::numeric))
+                        WHEN r.tranche ? 'held_exclusive' THEN format(' What they waited for was held exclusively %s %% of that time.', round(100 * (r.tranche ->> 'held_exclusive')::numeric))
                         ELSE '' END));
     END LOOP;
     FOR r IN SELECT e.value AS page, e.no - 1 AS no FROM jsonb_array_elements(facts -> 'pages') WITH ORDINALITY AS e(value, no)

@@ -89,6 +89,16 @@ INSERT INTO lock_history.anomaly_0 (seg, node_id, run, written_at, started_at, d
 VALUES (0, :n, 1, pg_temp.t(40), pg_temp.t(10), pg_temp.t(30), pg_temp.t(20), 'normal', 'LWLock', 8.04, 0.2, 1.5, 'LWLock:LockManager', NULL);
 SELECT * FROM pg_temp.told('storm');
 
+-- other locks of the tranche, in another mode; other pages
+INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, wait_event, lwlock_mode, instance) VALUES
+    (0, :n, 8, 2, 'LockManager', 'shared', 'partition 4'), (0, :n, 9, 2, 'LockManager', 'exclusive', NULL), (0, :n, 10, 2, 'LockManager', 'shared', 'partition 5');
+INSERT INTO lock_history.lwlock_0 (seg, node_id, run, at, sampled_ms, dims, wait_ms, waits, waiters_max, held_exclusive, shared_holders)
+VALUES (0, :n, 1, pg_temp.t(30), 500, '{8,9,10}', '{20000,2000,1000}', '{30,20,10}', '{70,5,2}', '{0.5,NULL,0}', '{3,NULL,1}');
+INSERT INTO lock_history.page_0 (seg, node_id, run, at, sampled_ms, dims, blocks, wait_ms, waits, waiters_max, held_exclusive, shared_holders)
+SELECT 0, :n, 1, pg_temp.t(30), 1000, '{4,4,4}', '{42,43,NULL}', '{1000,18000,500}', '{20,2,1}', '{5,9,1}', '{NULL,1,0}', '{NULL,0,0}';
+SELECT t.value - 'locks'::text AS tranche, jsonb_pretty(t.value -> 'locks') AS locks FROM jsonb_array_elements(lock_history.explain_json(pg_temp.t(0), pg_temp.t(60), 'storm') -> 'lwlocks') AS t;
+SELECT jsonb_pretty(lock_history.explain_json(pg_temp.t(0), pg_temp.t(60), 'storm') -> 'pages') AS pages;
+SELECT kind, sentence FROM pg_temp.told('storm') WHERE kind IN ('lwlock', 'page');
 -- out of slots, and nobody waited for it: no news
 UPDATE lock_history.second SET dims = '{2}', load_ms = '{19000}' WHERE node_id = :n;
 SELECT kind, sentence FROM pg_temp.told('storm') WHERE kind IN ('load', 'fast_path', 'lwlock', 'page');
