@@ -526,11 +526,12 @@ BEGIN
           AND (h.query ~ 'lock_history') IS NOT TRUE
         GROUP BY h.query_id, h.datname, h.usename, h.query
         ORDER BY sum(h.looks_full) DESC, max(h.locks_max) DESC, h.query_id LIMIT 1;
-        -- needs more locks
         RETURN jsonb_build_object('version', size.version, 'slots', size.slots, 'max_locks', size.max_locks, 'seconds_full', seen.seconds_full,
             'first_full', seen.first_full, 'last_full', seen.last_full, 'sessions_full', seen.sessions_full, 'spilled', seen.spilled,
             'query', statement.query, 'query_id', statement.query_id, 'role', statement.usename, 'database', statement.datname, 'locks', statement.locks,
-            'enough', lock_history.fast_path_slots(coalesce(statement.locks, seen.slots_max + coalesce(seen.spilled, 1))));
+            -- full with fewer locks than slots: they are not spread evenly over the groups
+            'enough', (SELECT CASE WHEN e.slots > size.slots THEN e.slots ELSE least(2 * size.slots, 16384) END
+                       FROM (SELECT lock_history.fast_path_slots(coalesce(statement.locks, seen.slots_max + coalesce(seen.spilled, 1))) AS slots) AS e));
     END IF;
     RETURN jsonb_build_object('version', size.version, 'slots', size.slots, 'max_locks', size.max_locks, 'seconds_full', 0, 'slots_max', seen.slots_max);
 END

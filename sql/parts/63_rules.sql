@@ -179,7 +179,7 @@ FROM (VALUES
  'PostgreSQL documentation: Hot Standby, Handling Query Conflicts'),
 -- fast path
 ('fast_path_slots', 400,
- '$.fast_path ? (@.seconds_full >= 1 && @.version >= 18 && @.lockmanager_share >= 0.05)',
+ '$.fast_path ? (@.seconds_full >= 1 && @.version >= 18 && @.enough > @.slots && @.lockmanager_share >= 0.05)',
  'max_locks_per_transaction = {enough} gives that many fast-path slots (a restart, of standbys first, and shared memory). fast_path_advice() tells more.',
  'sessions had no slot left in {seconds_full second} with {slots} slots each, and {lockmanager_share} of the load was waiting for LWLock LockManager meanwhile',
  'PostgreSQL documentation: Lock Management, max_locks_per_transaction'),

@@ -181,9 +181,21 @@ BEGIN
     VALUES (0, n, 1, pg_temp.t(100), pg_temp.t(109), version, 64, slots, '{4}', '{102}', ARRAY[slots], '{86}', '{50}', ARRAY[50 * full_], '{8}');
 END
 $$;
-SELECT pg_temp.cliff('fast_path_slots', 180001, 64, 8, 3000), pg_temp.cliff('fast_path_slots, not: no setting for it', 150020, 16, 8, 3000),
+CREATE FUNCTION pg_temp.add_cliff(slots integer) RETURNS text LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_temp.cliff('fast_path_slots, with ' || slots, 180001, slots, 8, 3000);
+    DELETE FROM incident WHERE name = 'fast_path_slots, with ' || slots;
+    RETURN 'fast_path_slots, with ' || slots;
+END
+$$;
+SELECT pg_temp.cliff('fast_path_slots', 180001, 64, 8, 3000), pg_temp.cliff('fast_path_slots, not: there cannot be more', 180001, 16384, 8, 3000),
+       pg_temp.cliff('fast_path_slots, not: no setting for it', 150020, 16, 8, 3000),
        pg_temp.cliff('fast_path_fewer_locks', 150020, 16, 8, 3000), pg_temp.cliff('fast_path_fewer_locks, not: it did not hurt', 150020, 16, 8, 100),
        pg_temp.cliff('fast_path_fewer_locks, not: nobody was full', 150020, 16, 0, 3000) \g /dev/null
+-- as many as are needed; more where there are enough, but not in the group that they belong to
+SELECT pg_temp.add_cliff(slots) FROM unnest('{16,64,128,16384}'::integer[]) AS s(slots) \g /dev/null
+SELECT s.slots, f.facts ->> 'locks' AS locks, f.facts ->> 'enough' AS enough FROM unnest('{16,64,128,16384}'::integer[]) AS s(slots),
+       LATERAL (SELECT lock_history.explain_fast_path('fast_path_slots, with ' || s.slots, pg_temp.t(0), pg_temp.t(300))) AS f(facts);
 -- the observer
 CREATE FUNCTION pg_temp.observed(name text, missed bigint, reason text) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
