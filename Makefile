@@ -184,6 +184,11 @@ test-asan: deps
 	@PG_CONFIG='$(PG_CONFIG)' test/tools/asan.sh planted
 	@PG_CONFIG='$(PG_CONFIG)' PROVE_TESTS='$(PROVE_TESTS)' test/tools/asan.sh
 
+# pg_upgrade to a later version, in a chroot (as root on Debian).
+.PHONY: test-upgrade
+test-upgrade: deps
+	@PG_CONFIG='$(PG_CONFIG)' test/tools/upgrade.sh
+
 # Random sessions against what the server says; PLH_SEED repeats a run.
 RANDOM_SECONDS ?= 600
 .PHONY: test-random
@@ -244,6 +249,7 @@ help:
 	@echo '                    make test-go GO_TEST_FLAGS="-run Roots"'
 	@echo 'make test-go        Go tests without the race detector (test-race: with it)'
 	@echo 'make test-asan      isolation, SQL and TAP tests with a shim under the address and undefined behaviour sanitizers'
+	@echo 'make test-upgrade   pg_upgrade with a history, to a later server version in a chroot'
 	@echo 'make test-random    random sessions compared with pg_blocking_pids() for RANDOM_SECONDS=$(RANDOM_SECONDS)'
 	@echo 'make soak           a mixed load and random faults for DURATION=$(DURATION) [SEED=]; make test-soak: in 80 s'
 	@echo 'make soak-memory    memory of the worker in a storm of MINUTES=$(MINUTES) while nothing can be written'

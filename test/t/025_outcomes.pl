@@ -150,7 +150,7 @@ is(unseen(), '0', '... in short_waits, too');
 my $script = PostgreSQL::Test::Utils::tempdir() . '/hot.sql';
 append_to_file($script, "UPDATE hot SET v = v + 1 WHERE id = 1;\n");
 $node->command_ok([ 'pgbench', '-n', '-c', '8', '-j', '2', '-T', '4', '-f', $script, 'postgres' ], 'pgbench on one row');
-my $hot = LockHistory::history($node, q{SELECT count(*) > 50, count(*) FILTER (WHERE granted), count(*) FROM lock_history.waits WHERE query LIKE 'UPDATE hot%'});
+my $hot = LockHistory::history($node, q{SELECT count(*) > 10, count(*) FILTER (WHERE granted), count(*) FROM lock_history.waits WHERE query LIKE 'UPDATE hot%'});
 my ($many, $granted, $all) = split /\|/, $hot;
 is($many, 't', "there were many waits ($all)");
 is($granted, $all, 'each of them is told to have been granted');
