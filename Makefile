@@ -51,12 +51,18 @@ SQL_PARTS = \
 	sql/parts/57_reader.sql \
 	sql/parts/58_writer.sql \
 	sql/parts/60_live.sql \
+	sql/parts/61_say.sql \
+	sql/parts/62_explain_facts.sql \
+	sql/parts/63_rules.sql \
+	sql/parts/64_explain.sql \
 	sql/parts/90_finish.sql
 
 MODULE_big = pg_lock_history
 OBJS = $(patsubst %.c,%.o,$(sort $(wildcard extension/*.c)))
 EXTENSION = control/pg_lock_history
 DATA_built = build/pg_lock_history--$(EXTVERSION).sql
+# shortcuts for psql, beside it
+DATA = sql/pg_lock_history.psql
 PGFILEDESC = "pg_lock_history - history of lock waits"
 PG_CPPFLAGS = -DPLH_VERSION='"$(EXTVERSION)"'
 
@@ -211,7 +217,7 @@ FUZZ_TIME ?= $(or $(FUZZTIME),20s)
 fuzz:
 	@test/tools/fuzz.sh $(FUZZ_TIME)
 bench: deps
-	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(or $(filter reading callbacks lwlocks load_size volume shutdown fleet,$(CASE)),run).sh
+	@PG_CONFIG='$(PG_CONFIG)' test/bench/run.sh
 
 # ---- style ----
 
@@ -221,7 +227,7 @@ lint: deps
 check-docs:
 	@test/tools/check-docs.pl
 fmt:
-	gofmt -w gosrc
+	gofmt -w gosrc test/bench
 
 # ---- release ----
 
@@ -250,14 +256,9 @@ help:
 	@echo 'make soak           a mixed load and random faults for DURATION=$(DURATION) [SEED=]; make test-soak: in 80 s'
 	@echo 'make soak-memory    memory of the worker in a storm of MINUTES=$(MINUTES) while nothing can be written'
 	@echo 'make fuzz           each fuzz target for FUZZ_TIME=$(FUZZ_TIME)'
-	@echo 'make bench          what watching costs, measured'
-	@echo '                    make bench CASE=reading: what reading a full ring costs'
-	@echo '                    make bench CASE=callbacks: what noting failed waits costs sessions'
-	@echo '                    make bench CASE=lwlocks: what finding out about LWLocks and pages costs'
-	@echo '                    make bench CASE=load_size: what load takes on disk by second'
-	@echo '                    make bench CASE=volume: WAL, tables and temporary files that it writes'
-	@echo '                    make bench CASE=shutdown: what a shutdown takes, with and without'
-	@echo '                    make bench CASE=fleet: what one server costs a history on another'
+	@echo 'make bench          what watching costs, measured, all of it: writes doc/benchmarks.md (25 minutes)'
+	@echo '                    make bench CASE=C, for C one of observer contention tick rate price lwlocks'
+	@echo '                    storage truth shutdown; QUICK=1: a minute each, no page; CASE=page: the page anew'
 	@echo 'make lint           gofmt, go vet, C warnings as errors, check-docs'
 	@echo 'make check-docs     settings and columns against doc/'
 	@echo 'make fmt            gofmt -w'

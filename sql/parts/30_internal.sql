@@ -8,8 +8,11 @@
 -- So the name of a node is a sub-select, and "(a.node_id = b.node_id) IS TRUE"
 -- only filters what seg and actor_id have found.  Numbers of the dictionary begin
 -- anew with each node, and would find as many as there are nodes.  So there node_id
--- is joined on, too, and a "0 *" has each condition wait until the arrays have been
--- taken apart.
+-- is joined on, too; the node is chosen before the arrays are taken apart.
+--
+-- What is in arrays is unnested in the select list of a sub-select, not beside it
+-- in FROM: so the planner, which would see few rows, cannot multiply seconds by the
+-- dictionary before it looks at the numbers; conditions on "at" still get in.
 --
 -- Each is granted like the public views.  They contain nothing that those do
 -- not show; the masks are here, below everything.

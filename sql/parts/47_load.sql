@@ -7,29 +7,30 @@
 -- "at" gets into each of them, and those in which it leaves no second do not
 -- read their dictionary, which may be large.  (As one query over the partitions
 -- all dictionaries of the ring would be hashed first.)  So does one on "node", before
--- the arrays of all the others are taken apart: they are read by way of it ("n.node >= ''").  Ring or kept incident is
+-- the arrays of all the others are taken apart.  Ring or kept incident is
 -- decided once a query.
 DO $do$
 BEGIN
     EXECUTE 'CREATE VIEW lock_history.load_second AS '
         || (SELECT pg_catalog.string_agg(pg_catalog.format($sql$
-            SELECT n.node, s.node_id, s.at, s.sampled_ms, d.wait_event_type, d.wait_event, d.lwlock_mode, d.datname, d.usename, d.backend_type,
+            SELECT s.node, s.node_id, s.at, s.sampled_ms, d.wait_event_type, d.wait_event, d.lwlock_mode, d.datname, d.usename, d.backend_type,
                    CASE WHEN (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
                              OR (d.node_id = ANY ((SELECT lock_history.own_nodes())::integer[])
                                  AND pg_catalog.pg_has_role(d.usesysid, 'USAGE')) IS TRUE
                         THEN d.query_id END AS query_id,
-                   l.ms + 32768 * coalesce(l.carry, 0) AS load_ms
-            FROM lock_history.%1$I AS s
-            JOIN lock_history.%4$s
-            CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(CASE WHEN n.node >= '' THEN s.dims END), pg_catalog.unnest(s.load_ms), pg_catalog.unnest(s.carry)) AS l(dim_id, ms, carry)
-            JOIN lock_history.%2$I AS d ON d.kind = 1 AND d.dim_id = l.dim_id + 0 * s.node_id AND d.node_id = s.node_id + 0 * l.dim_id
+                   s.ms + 32768 * coalesce(s.carry, 0) AS load_ms
+            FROM (SELECT n.node, x.node_id, x.at, x.sampled_ms, pg_catalog.unnest(x.dims) AS dim_id,
+                         pg_catalog.unnest(x.load_ms) AS ms, pg_catalog.unnest(x.carry) AS carry
+                  FROM lock_history.%1$I AS x
+                  JOIN lock_history.%4$s) AS s
+            JOIN lock_history.%2$I AS d ON d.dim_id = s.dim_id AND d.kind = 1 AND d.node_id = s.node_id
             WHERE (SELECT lock_history.incident()) IS %3$s
             $sql$,
             CASE WHEN g.seg < 8 THEN 'second_' || g.seg ELSE 'kept_second' END,
             CASE WHEN g.seg < 8 THEN 'dim_' || g.seg ELSE 'kept_dim' END,
             CASE WHEN g.seg < 8 THEN 'NULL' ELSE 'NOT NULL' END,
-            CASE WHEN g.seg < 8 THEN 'node AS n ON n.node_id = s.node_id'
-                 ELSE 'kept_incident AS n ON n.kept_id = -s.node_id AND n.name = (SELECT lock_history.incident())' END), ' UNION ALL ' ORDER BY g.seg)
+            CASE WHEN g.seg < 8 THEN 'node AS n ON n.node_id = x.node_id'
+                 ELSE 'kept_incident AS n ON n.kept_id = -x.node_id AND n.name = (SELECT lock_history.incident())' END), ' UNION ALL ' ORDER BY g.seg)
             FROM pg_catalog.generate_series(0, 8) AS g(seg));
 END
 $do$;

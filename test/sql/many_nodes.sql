@@ -5,7 +5,7 @@
 UPDATE lock_history.ring SET opened_at = pg_temp.t(0), is_empty = false, round = 1 WHERE seg = 0;
 SELECT pg_temp.add_node('n' || g) FROM generate_series(1, 20) AS g \g /dev/null
 INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, wait_event_type, wait_event, backend_type, query_id)
-SELECT 0, n.node_id, d, 1, 'LWLock', 'WALWrite', 'client backend', d FROM lock_history.node AS n, generate_series(1, 50) AS d;
+SELECT 0, n.node_id, d, kind, 'LWLock', 'WALWrite', 'client backend', d FROM lock_history.node AS n, generate_series(1, 50) AS d, generate_series(1, 2) AS kind;
 INSERT INTO lock_history.second (seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms)
 SELECT 0, n.node_id, 1, pg_temp.t(s), 1000, 50, 50, 0, 25, (SELECT array_agg(d::smallint) FROM generate_series(1, 50) AS d), (SELECT array_agg(20::smallint) FROM generate_series(1, 50) AS d)
 FROM lock_history.node AS n, generate_series(0, 99) AS s;
