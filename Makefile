@@ -151,9 +151,9 @@ deps:
 
 # ---- tests; each takes care of its own servers ----
 
-RUN_TESTS = PG_CONFIG='$(PG_CONFIG)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' \
-	PROVE_TESTS='$(PROVE_TESTS)' PROVE_FLAGS='$(PROVE_FLAGS)' GO_TEST_FLAGS='$(GO_TEST_FLAGS)' \
-	test/tools/run-tests.sh
+CHOSEN = REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' \
+	PROVE_TESTS='$(PROVE_TESTS)' PROVE_FLAGS='$(PROVE_FLAGS)' GO_TEST_FLAGS='$(GO_TEST_FLAGS)'
+RUN_TESTS = PG_CONFIG='$(PG_CONFIG)' $(CHOSEN) test/tools/run-tests.sh
 
 .PHONY: test test-go test-race test-sql test-isolation test-tap
 test: deps
@@ -168,6 +168,13 @@ test-isolation: deps
 	@$(RUN_TESTS) isolation
 test-tap: deps
 	@$(RUN_TESTS) tap
+
+# The same on other server versions, each in a chroot (as root on Debian); KINDS and VERSIONS say which.
+VERSIONS ?= 17 18 19
+KINDS ?= warnings go sql isolation tap
+.PHONY: test-versions
+test-versions: deps
+	@$(CHOSEN) VERSIONS='$(VERSIONS)' test/tools/versions.sh run $(KINDS)
 
 # Random sessions against what the server says; PLH_SEED repeats a run.
 RANDOM_SECONDS ?= 600
@@ -223,6 +230,8 @@ help:
 	@echo '                    make test-tap PROVE_TESTS=test/t/001_alter_queue.pl'
 	@echo '                    make test-go GO_TEST_FLAGS="-run Roots"'
 	@echo 'make test-go        Go tests without the race detector (test-race: with it)'
+	@echo 'make test-versions  all tests on PostgreSQL $(VERSIONS), in chroots of the Debian suites that have them'
+	@echo '                    make test-versions VERSIONS="17 18" KINDS=sql REGRESS=trees'
 	@echo 'make test-random    random sessions compared with pg_blocking_pids() for RANDOM_SECONDS=$(RANDOM_SECONDS)'
 	@echo 'make soak-memory    memory of the worker in a storm of MINUTES=$(MINUTES) while nothing can be written'
 	@echo 'make fuzz           each fuzz target for FUZZ_TIME=$(FUZZ_TIME)'

@@ -69,8 +69,13 @@ locks_of(const char *name, int *n)
 
 	*n = 1;
 	for (i = 0; i < NUM_INDIVIDUAL_LWLOCKS; i++)
-		if (strcmp(GetLWLockIdentifier(PG_WAIT_LWLOCK, (uint16) i), name) == 0)
+	{
+		const char *its = GetLWLockIdentifier(PG_WAIT_LWLOCK, (uint16) i);
+
+		/* From 17 on numbers out of use have no name. */
+		if (its != NULL && strcmp(its, name) == 0)
 			return &MainLWLockArray[i];
+	}
 	if (strcmp(name, "BufferMapping") == 0)
 	{
 		*n = NUM_BUFFER_PARTITIONS;

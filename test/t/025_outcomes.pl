@@ -69,7 +69,7 @@ is($node->safe_psql('postgres', "SELECT leader_pid IS NOT NULL FROM lock_history
 	'it was a parallel worker that waited');
 SKIP:
 {
-	skip 'no transaction_timeout before 17', 1 if $node->pg_version < 17;
+	skip 'no transaction_timeout before 17', 1 if LockHistory::major($node) < 17;
 	$node->psql('postgres', q{SET application_name = 'transaction_timeout'; SET transaction_timeout = '150ms'; SELECT * FROM t});
 	is(outcomes('transaction_timeout'), 'terminated-', 'transaction_timeout');
 }

@@ -28,6 +28,8 @@ $node->safe_psql('postgres', 'CREATE DATABASE elsewhere');
 $node->safe_psql('elsewhere', qq{$functions CREATE SCHEMA s; CREATE TABLE s."T" (i int); INSERT INTO s."T" VALUES (1)});
 LockHistory::wait_until_recording($node);
 
+# What load calls them.
+my $events = LockHistory::major($node) < 19 ? q{'BufferContent', 'BufferPin'} : q{'BufferShared', 'BufferShareExclusive', 'BufferExclusive', 'BufferCleanup'};
 my $held = 0.8;
 my $marks = 0;
 
@@ -125,9 +127,12 @@ cmp_ok($share{'right-most leaf of index public.ins_pkey'} // 0, '>', 0.02, 'the 
 cmp_ok($share{'sequence public.ins_id_seq'} // 0, '>', 0.02, 'and the sequence');
 cmp_ok($share{'not found'} // 0, '<', 0.4, 'most waiters are placed');
 is($node->safe_psql('postgres', qq{
-	SELECT count(*) FROM (SELECT at, sum(aas) AS aas FROM lock_history.load WHERE wait_event IN ('BufferContent', 'BufferPin') GROUP BY 1) AS l
+	SELECT count(*) FROM (SELECT at, sum(aas) AS aas FROM lock_history.load WHERE wait_event IN ($events) GROUP BY 1) AS l
 	FULL JOIN (SELECT at, sum(waiters_avg) AS waiters FROM lock_history.hot_pages GROUP BY 1) AS w ON w.at = l.at
 	WHERE abs(coalesce(l.aas, 0) - coalesce(w.waiters, 0)) > 0.02}), '0', 'the rows of each second add up to its load');
+
+is(LockHistory::history($node, qq{SELECT string_agg(DISTINCT tranche, ', '), bool_and(instance IS NULL), max(held_exclusive) > 0
+	FROM lock_history.lwlocks WHERE at >= '$since' AND tranche LIKE 'Buffer%' AND tranche <> 'BufferMapping'}), 'BufferContent|t|t', 'lwlocks has them by one name');
 
 # Without it load stays.
 $node->append_conf('postgresql.conf', 'pg_lock_history.track_pages = off');
@@ -138,6 +143,6 @@ $since = next_second();
 $node->command_ok([ 'pgbench', '-n', '-c', '64', '-j', '2', '-T', '2', '-f', $script, 'postgres' ], 'pgbench');
 next_second();
 is(LockHistory::history($node, qq{SELECT (SELECT count(*) FROM lock_history.hot_pages WHERE at >= '$since'),
-	(SELECT sum(aas) > 0.1 FROM lock_history.load WHERE at >= '$since' AND wait_event = 'BufferContent')}), '0|t', 'track_pages = off');
+	(SELECT sum(aas) > 0.1 FROM lock_history.load WHERE at >= '$since' AND wait_event IN ($events))}), '0|t', 'track_pages = off');
 $node->stop;
 done_testing();

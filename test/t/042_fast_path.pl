@@ -151,7 +151,7 @@ is($node->safe_psql('postgres', "SELECT count(*) <= 2 FROM lock_history.fast_pat
 SKIP:
 {
 	my @settings = ([ 17, 32 ], [ 64, 64 ], [ 100, 128 ], [ 256, 256 ]);
-	skip 'the setting gives the slots from version 18 on', @settings + 4 if $node->pg_version < 18;
+	skip 'the setting gives the slots from version 18 on', @settings + 4 if LockHistory::major($node) < 18;
 	for (@settings)
 	{
 		my ($setting, $slots) = @$_;

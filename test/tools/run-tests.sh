@@ -4,7 +4,7 @@
 #
 #   go         Go tests                    race     the same with the race detector
 #   sql        pg_regress (test/sql)       isolation   test/isolation/specs
-#   tap        test/t/*.pl
+#   tap        test/t/*.pl                  warnings   of the C compiler
 #
 # Servers are throwaway ones; what failed is shown with its diffs and the end
 # of the server's log. REGRESS, ISOLATION, PROVE_TESTS, GO_TEST_FLAGS choose
@@ -51,6 +51,11 @@ run_go() {
 	count "$kind" "$good" "$bad"
 }
 
+run_warnings() {
+	headline "warnings of the C compiler"
+	if test/tools/warnings.sh; then count warnings 1 0; else count warnings 0 1; fi
+}
+
 server_log() {
 	headline "end of the server log of $1"
 	tail -40 "$THROWAWAY/clusters/$1.log"
@@ -60,7 +65,8 @@ server_log() {
 regress_kind() {
 	local kind=$1 program=$2 dir=$3 out=$THROWAWAY/$1.out
 	shift 3
-	as_server_user "$program" --inputdir="$dir" --outputdir="$dir" --bindir="$BINDIR" \
+	# From 16 on expected files are looked for where it is started.
+	as_server_user env -C "$dir" "$program" --inputdir="$dir" --outputdir="$dir" --bindir="$BINDIR" \
 		--host="$SOCKET_DIR" --port="$PORT" --user=postgres "$@" 2>&1 | tee "$out"
 	local good bad
 	good=$(grep -c -E '^test .*[. ]ok( |$)|^ok ' "$out")
@@ -189,6 +195,7 @@ for kind in "$@"; do
 	sql) run_sql ;;
 	isolation) run_isolation ;;
 	tap) run_tap ;;
+	warnings) run_warnings ;;
 	*)
 		echo "run-tests: no kind of test is called $kind" >&2
 		exit 2
