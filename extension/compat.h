@@ -85,6 +85,13 @@
 #define PLH_BACKEND_TYPES ((uint32) B_WAL_WRITER + 1)
 #endif
 
+/* In which order the slots of client sessions come into use (slots.c). */
+#if PG_VERSION_NUM >= 160000
+#define PLH_SLOTS_ARE_USED_DOWNWARDS false
+#else
+#define PLH_SLOTS_ARE_USED_DOWNWARDS true
+#endif
+
 static inline int32
 plh_slot_of(const PGPROC *proc)
 {

@@ -59,6 +59,7 @@ typedef struct PlhShared
 
 	/* Written by the worker at each sweep; readers may lag. */
 	pg_atomic_uint64 last_tick;
+	pg_atomic_uint32 slots_watched;
 
 	/*
 	 * flush() takes a ticket from flush_requested; the worker sets
@@ -79,6 +80,29 @@ typedef struct PlhShared
 } PlhShared;
 
 #define PLH_NO_SLOT PG_UINT32_MAX
+
+/* ---- slots.c: which slots of the process array are worth a look ---- */
+
+/* Slots from one up to another (excluded) that nobody has been in; the worker's own. */
+typedef struct PlhHole
+{
+	uint32		from;
+	uint32		to;
+} PlhHole;
+
+extern PlhHole plh_hole;
+
+extern void plh_prepare_slots(void);
+extern void plh_choose_slots(void);
+extern void plh_take_in(uint32 slot);
+extern uint32 plh_slots_watched(void);
+
+/* Slot i, or the next one that is to be looked at: for (i = plh_slot(0); ...; i = plh_slot(i + 1)). */
+static inline uint32
+plh_slot(uint32 i)
+{
+	return i == plh_hole.from ? plh_hole.to : i;
+}
 
 /* ---- errhook.c: waits that failed, as their sessions saw it ---- */
 

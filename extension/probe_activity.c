@@ -186,7 +186,7 @@ close_second(void)
 
 	if (activity->now.samples == 0)
 		return;
-	for (i = 0; i < PLH_MAX_PROCESSES(); i++)
+	for (i = plh_slot(0); i < PLH_MAX_PROCESSES(); i = plh_slot(i + 1))
 		if (activity->slots[i].pid != 0)
 			put_down(&activity->slots[i], i, false);
 	if (activity->n_seconds < SECONDS_ROOM)
@@ -591,7 +591,7 @@ plh_note_activity(int64 now, int64 now_ns, int64 period_ns, uint32 track)
 
 	/* Now and then all are looked at: what begins no transaction is not overlooked for long. */
 	thorough = activity->ticks++ % LOOK_AGAIN == 0;
-	for (i = 0; i < PLH_MAX_PROCESSES(); i++)
+	for (i = plh_slot(0); i < PLH_MAX_PROCESSES(); i = plh_slot(i + 1))
 		if (thorough || !nothing_happens(i, &idle_clients))
 			look_at(i, passed_us, track);
 	if (activity->waiters.n > 0)

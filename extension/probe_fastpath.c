@@ -266,7 +266,7 @@ close_second(void)
 
 	if (fastpath->second == 0)
 		return;
-	for (i = 0; i < PLH_MAX_PROCESSES(); i++)
+	for (i = plh_slot(0); i < PLH_MAX_PROCESSES(); i = plh_slot(i + 1))
 	{
 		if (fastpath->holders[i].pid == 0)
 			continue;
@@ -428,8 +428,8 @@ plh_note_fastpath(PlhWake *wake, int64 period_ns)
 {
 	int64		second = wake->now - wake->now % MICROS_PER_SECOND;
 	Look		look = {0};
-	uint32		first;
-	uint32		i;
+	uint32		number;
+	uint32		left;
 
 	if (fastpath->second != 0 && fastpath->second != second)
 		close_second();
@@ -441,18 +441,13 @@ plh_note_fastpath(PlhWake *wake, int64 period_ns)
 	look.now_ns = wake->now_ns;
 	look.wake = wake;
 	look.words_left = WORDS_EACH_LOOK;
-	first = fastpath->next % PLH_MAX_PROCESSES();
-	for (i = 0; i < PLH_MAX_PROCESSES(); i++)
+	for (left = plh_slots_watched(), number = fastpath->next; left > 0 && look.words_left > 0; left--)
 	{
-		uint32		number = (first + i) % PLH_MAX_PROCESSES();
-
-		if (look.words_left == 0)
-		{
-			fastpath->next = number;
-			break;
-		}
-		look_at(number, &look);
+		number = plh_slot(number) < PLH_MAX_PROCESSES() ? plh_slot(number) : plh_slot(0);
+		look_at(number++, &look);
 	}
+	if (left > 0)
+		fastpath->next = number;
 }
 
 /* Load is not sampled any more. */

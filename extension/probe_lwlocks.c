@@ -209,7 +209,7 @@ look_into_fast_paths(PlhWaiters *waiters)
 	uint32		left = waiters_for(waiters, event);
 	uint32		i;
 
-	for (i = 0; left > 0 && i < PLH_MAX_PROCESSES(); i++)
+	for (i = plh_slot(0); left > 0 && i < PLH_MAX_PROCESSES(); i = plh_slot(i + 1))
 	{
 		const PGPROC *proc = &ProcGlobal->allProcs[i];
 		PlhTarget	target = {0};

@@ -177,7 +177,7 @@ add_found(PlhWait *found, uint32_t room, PlhWake *wake, const PlhWait *row)
 }
 
 /*
- * One pass over all processes; true when the waiters differ from the known
+ * One pass over the processes; true when the waiters differ from the known
  * ones.  Touches one cache line of a process that does not wait.
  */
 static bool
@@ -192,7 +192,10 @@ sweep(uint32_t track, const PlhWait *known, uint32_t n_known, PlhWait *found, ui
 
 	wake->n_found = wake->n_waiting = wake->n_lost = 0;
 
-	for (i = 0; i < count; i++)
+	plh_choose_slots();
+	for (i = 0; i < n_known; i++)
+		plh_take_in((uint32) known[i].slot);	/* those that an earlier life of the worker knew */
+	for (i = plh_slot(0); i < count; i = plh_slot(i + 1))
 	{
 		const PGPROC *proc = &ProcGlobal->allProcs[i];
 		LOCK	   *lock = *(LOCK *const volatile *) &proc->waitLock;

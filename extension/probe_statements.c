@@ -205,7 +205,7 @@ look_at(uint32 slot, uint32 lxid, int64 at)
 void
 plh_look_at_statements(int64 at, int64 now_ns)
 {
-	uint32		slots = Min(memory->n_slots, SLOTS_A_LOOK);
+	uint32		slots = Min(plh_slots_watched(), SLOTS_A_LOOK);
 	uint32		looked = 0;
 
 	if (now_ns - memory->last_look_ns < LOOK_NS)
@@ -220,7 +220,7 @@ plh_look_at_statements(int64 at, int64 now_ns)
 		uint32		lxid = plh_lxid(proc);
 		bool		is_old = lxid == memory->lxids[slot];
 
-		memory->next = slot + 1 < memory->n_slots ? slot + 1 : 0;
+		memory->next = plh_slot(slot + 1) < memory->n_slots ? plh_slot(slot + 1) : plh_slot(0);
 		memory->lxids[slot] = lxid;
 		if (lxid == 0 || (!is_old && xid_of(proc) == 0))
 			continue;

@@ -52,6 +52,7 @@ start_shmem(void)
 		pg_atomic_init_u32(&plh_shared->worker_pid, 0);
 		pg_atomic_init_u64(&plh_shared->worker_start, 0);
 		pg_atomic_init_u64(&plh_shared->last_tick, 0);
+		pg_atomic_init_u32(&plh_shared->slots_watched, 0);
 		pg_atomic_init_u64(&plh_shared->flush_requested, 0);
 		pg_atomic_init_u64(&plh_shared->flush_done, 0);
 		pg_atomic_init_u32(&plh_shared->poked, 0);

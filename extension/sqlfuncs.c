@@ -175,6 +175,7 @@ plh_worker_status(PG_FUNCTION_ARGS)
 	put_time(&rows, "running_since", pid == 0 ? 0 : (TimestampTz) pg_atomic_read_u64(&plh_shared->worker_start));
 	put_time(&rows, "recording_since", status.recording_since);
 	put_time(&rows, "last_tick", (TimestampTz) pg_atomic_read_u64(&plh_shared->last_tick));
+	put_count(&rows, "slots_watched", pg_atomic_read_u32(&plh_shared->slots_watched));
 	put_time(&rows, "last_flush", status.last_flush);
 	put_text(&rows, "last_error", status.last_error);
 	put_time(&rows, "last_error_at", status.last_error_at);

@@ -262,6 +262,7 @@ plh_worker_main(Datum arg)
 	wait_before_another_life();
 	announce_life();
 	read_bootstrap_role();
+	plh_prepare_slots();
 	plh_prepare_wait_probe();
 	plh_prepare_lock_probe();
 	plh_prepare_session_probe();

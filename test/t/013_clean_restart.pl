@@ -135,17 +135,17 @@ watch_waits(q{ended := ended + (SELECT count(pg_terminate_backend(pid)) FROM pg_
 check('a hundred sessions ended');
 
 # The storm goes on while the writer's server process is killed in the middle
-# of its COPY, which is a crash of the whole server.
+# of its transaction, which is a crash of the whole server.
 $node->append_conf('postgresql.conf', 'restart_after_crash = on');
 $node->reload;
 my ($count, $known) = split /\|/, $node->safe_psql('postgres',
 	q{SELECT count(*), string_agg(wait_id::text, ',') FROM lock_history.waits WHERE wait_end IS NOT NULL});
 my $locker = LockHistory::session($node, 'locker');
 $locker->run('BEGIN; LOCK TABLE lock_history.episode IN SHARE MODE');
-my $writer = q{FROM pg_stat_activity WHERE application_name = 'pg_lock_history writer' AND wait_event_type = 'Lock' AND query LIKE 'copy %'};
-$node->poll_query_until('postgres', "SELECT count(*) = 1 $writer") or die 'the writer never waited in its COPY';
+my $writer = q{FROM pg_stat_activity WHERE application_name = 'pg_lock_history writer' AND wait_event_type = 'Lock' AND query LIKE 'LOCK TABLE %'};
+$node->poll_query_until('postgres', "SELECT count(*) = 1 $writer") or die 'the writer never waited in its transaction';
 my $victim = $node->safe_psql('postgres', "SELECT pid $writer");
-is(kill('KILL', $victim), 1, 'the server process of the writer is killed in its COPY');
+is(kill('KILL', $victim), 1, 'the server process of the writer is killed in its transaction');
 $pgbench->finish;
 LockHistory::until_true(sub { my ($code) = $node->psql('postgres', 'SELECT 1'); $code == 0 }, 'the server has recovered');
 LockHistory::wait_until_recording($node);

@@ -42,7 +42,7 @@ sub latest
 	return LockHistory::history($node, q{
 		SELECT string_agg(concat_ws(' ', replace(d.application_name, 'member ', ''), CASE WHEN d.is_victim THEN 'victim' END, 'for',
 				replace((SELECT o.application_name FROM lock_history.deadlocks AS o WHERE o.deadlock_id = d.deadlock_id AND o.pid = d.waits_for), 'member ', ''),
-				d.mode, regexp_replace(d.object, '^transaction \d+(, tuple .*)?$', 'xid'), CASE WHEN d.query ~ '^(UPDATE|DO|LOCK|ROLLBACK)' THEN '+' END), '; ' ORDER BY d.is_victim DESC, d.member)
+				d.mode, regexp_replace(d.object, '^transaction \d+(, tuple .*)?$', 'xid'), CASE WHEN d.query ~ '^(UPDATE|DO|LOCK|ROLLBACK|;$)' THEN '+' ELSE coalesce(d.query, 'no query') END), '; ' ORDER BY d.is_victim DESC, d.member)
 		FROM lock_history.deadlocks AS d
 		WHERE d.deadlock_id = (SELECT l.deadlock_id FROM lock_history.deadlocks AS l ORDER BY l.at DESC LIMIT 1)});
 }

@@ -25,6 +25,7 @@ synchronous_commit = off
 track_activity_query_size = '24kB'
 pg_lock_history.query_length = '24kB'
 pg_lock_history.memory_limit = '16MB'
+pg_lock_history.min_duration = 0
 });
 $node->safe_psql('postgres', q{CREATE TABLE hot AS SELECT 1 AS id, 0 AS n; ALTER TABLE hot SET (fillfactor = 10)});
 

@@ -151,11 +151,12 @@ run_tap() {
 	mkdir -p "$THROWAWAY/tap"
 	own "$THROWAWAY/tap"
 	tests=${PROVE_TESTS:-test/t/*.pl}
+	# Two at a time: they mostly wait for something to happen.
 	# shellcheck disable=SC2086
 	as_server_user env TESTDIR="$THROWAWAY/tap" TMPDIR="$THROWAWAY/s" PG_REGRESS="$PGXS_TEST/regress/pg_regress" \
 		PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-60}" PATH="$PATH" \
 		PLH_FAULT_INSTALL="$THROWAWAY/fault${bindir%/bin}" \
-		prove --timer ${PROVE_FLAGS:-} -I "$THROWAWAY/test/perl" -I "$PGXS_TEST/perl" $tests 2>&1 | tee "$out"
+		prove --timer -j "${PROVE_JOBS:-2}" ${PROVE_FLAGS:-} -I "$THROWAWAY/test/perl" -I "$PGXS_TEST/perl" $tests 2>&1 | tee "$out"
 	local good=0 bad=0 name
 	# With PROVE_FLAGS -v the line of a script stands by itself: ask the end.
 	for script in $(cd "$THROWAWAY" && ls $tests 2>/dev/null); do
