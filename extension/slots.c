@@ -6,9 +6,12 @@
  * them all pays for each of them a cache line, and a page or two of address
  * translation, which a CPU that slept since the last tick does not have at hand:
  * a third of the worker's CPU with 1 200 slots and nobody there.  So the worker
- * leaves out those that nobody has been in, which is one range of them: the server hands
- * out the slots of client sessions in order and takes back the last one first, so
- * a new one is touched only when all that were in use before are in use again.
+ * leaves out those that nobody has been in, which is one range of them.  Up to version
+ * 15 the server hands out the slots of client sessions in order and takes back the last
+ * one first: a new one is touched only when all that were in use before are in use
+ * again.  From 16 on a slot that is free again goes to the end of the queue: each new
+ * session touches the next one, and when there have been as many sessions as there
+ * are slots none is left out any more.
  *
  * That is how the server does it now, no promise.  Nothing breaks without it: at
  * each sweep we look at the next MARGIN slots of the range, and at a part of
