@@ -13,9 +13,9 @@
  * - a context callback at the bottom of error_context_stack.  The server calls it
  *	 for every error while it is raised: also for one that log_min_messages or
  *	 client_min_messages hide, and for one that an EXCEPTION block will catch.
- *	 It adds no context.  It is put there in the postmaster and inherited; a
- *	 process that has recovered from an error has an empty stack, and gets it
- *	 back at the next end of a transaction or subtransaction.
+ *	 It adds no context.  It is put there in the postmaster and inherited.  A
+ *	 process that has recovered from an error has an empty stack, also outside of any
+ *	 transaction, and gets it back when the memory of that error is freed.
  * - the callbacks at the abort of a transaction or subtransaction, for
  *	 what may have happened before that.  By then the error is out of reach: such
  *	 a record says "failed" and no more, "terminated" when the process is exiting, or
@@ -96,8 +96,13 @@ static TimestampTz interrupted_start = 0;
 static int32 interrupted_reason = PLH_FAIL_FAILED;
 
 static void on_error(void *arg);
+static void on_error_over(void *arg);
 
 static ErrorContextCallback bottom = {.previous = NULL, .callback = on_error, .arg = NULL};
+
+/* Of this process: true while the reset of ErrorContext calls on_error_over(), which it does once. */
+static bool end_is_awaited = false;
+static MemoryContextCallback error_end = {.func = on_error_over, .arg = NULL};
 
 Size
 plh_failures_size(void)
@@ -333,6 +338,12 @@ on_error(void *arg)
 	int32		reason;
 	int			code;
 
+	if (!end_is_awaited)
+	{
+		end_is_awaited = true;
+		MemoryContextRegisterResetCallback(ErrorContext, &error_end);
+	}
+
 	/* Most messages: no wait has failed or goes on, and no deadlock is found without one. */
 	if (!is_new && !is_waiting && PLH_EARLY_DEADLOCK_IS_WAIT && !wait_has_failed())
 		return;
@@ -372,6 +383,14 @@ watch_errors(void)
 		error_context_stack = &bottom;
 }
 
+/* The process has recovered from the error, or it was caught. */
+static void
+on_error_over(void *arg)
+{
+	end_is_awaited = false;
+	watch_errors();
+}
+
 /* Why a wait has failed whose error is out of reach. */
 static int32
 noted_reason(void)
@@ -395,7 +414,6 @@ on_transaction(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PARALLEL_ABORT)
 		report_unseen();
-	watch_errors();
 }
 
 static void
@@ -403,7 +421,6 @@ on_subtransaction(SubXactEvent event, SubTransactionId subid, SubTransactionId p
 {
 	if (event == SUBXACT_EVENT_ABORT_SUB)
 		report_unseen();
-	watch_errors();				/* the error may have ended in a savepoint */
 }
 
 /* In the postmaster, while preloading; every process inherits all of it. */

@@ -304,6 +304,7 @@ plh_append_settings(StringInfo out)
 	plh_json_int(out, "max_rows_per_second", max_rows_per_second);
 	plh_json_string(out, "query_text", query_text_options[query_text].name);
 	plh_json_int(out, "query_length", query_length);
+	plh_json_real(out, "hot_page_budget", plh_hot_page_budget);
 	plh_json_real(out, "anomaly_band", anomaly_band);
 	plh_json_int(out, "memory_limit_mb", memory_limit);
 	plh_json_bool(out, "allow_published", allow_published);

@@ -99,6 +99,7 @@ type settings struct {
 	MaxRowsPerSecond int     `mapstructure:"max_rows_per_second"`
 	QueryText        string  `mapstructure:"query_text"`
 	QueryLength      int     `mapstructure:"query_length"`
+	HotPageBudget    float64 `mapstructure:"hot_page_budget"` // the shim keeps to it by itself
 	AnomalyBand      float64 `mapstructure:"anomaly_band"`
 	MemoryLimitMB    int64   `mapstructure:"memory_limit_mb"`
 	AllowPublished   bool    `mapstructure:"allow_published"`

@@ -12,7 +12,7 @@ import (
 
 const full = `{"settings":{"enabled":true,"track_locks":true,"database":"postgres","conninfo":"","local_conninfo":"","node_name":"",
 "sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"rollup_retention_s":7776000,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,
-"query_text":"normalized","query_length":1024,"anomaly_band":2.5,"memory_limit_mb":64,"allow_published":true,"log_level":"info","something_new":1},
+"query_text":"normalized","query_length":1024,"hot_page_budget":1.5,"anomaly_band":2.5,"memory_limit_mb":64,"allow_published":true,"log_level":"info","something_new":1},
 "server":{"version_num":150020,"port":5432,"socket_directories":["/var/run/postgresql","/tmp"],"listen_addresses":"localhost","bootstrap_role":"Admin Ä",
 "postmaster_start":800000000000001,"worker_start":800000000000002,"previous_flush":800000000000003,"system_identifier":"17446744073709551615","max_connections":100,
 "superuser_reserved_connections":3,"max_processes":132,"max_prepared_transactions":0,"data_directory":"/data","hostname":"db1","extension_version":"1.0"}}`
@@ -100,6 +100,7 @@ func TestChanged(t *testing.T) {
 		{"unit left out", `"max_size_mb":1024`, `"max_size_mb":8`, []string{"pg_lock_history.max_size"}},
 		{"text", `"conninfo":""`, `"conninfo":"password=secret"`, []string{"pg_lock_history.conninfo"}},
 		{"share of one", `"anomaly_band":2.5`, `"anomaly_band":3.5`, []string{"pg_lock_history.anomaly_band"}},
+		{"one of the shim's own", `"hot_page_budget":1.5`, `"hot_page_budget":2`, []string{"pg_lock_history.hot_page_budget"}},
 		{"two", `"sample_period_ms":10,"flush_period_ms":1000`, `"sample_period_ms":20,"flush_period_ms":2000`,
 			[]string{"pg_lock_history.sample_period", "pg_lock_history.flush_period"}},
 	}

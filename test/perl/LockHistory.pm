@@ -128,6 +128,14 @@ sub wait_until_waiting
 	return;
 }
 
+# SQL that answers 1 when the live area has the wait in which a session is now, and not an earlier one of it.
+sub is_seen_waiting
+{
+	my ($session) = @_;
+	return 'SELECT count(DISTINCT l.waitstart) FROM lock_history.recent_waits() AS b'
+	  . ' JOIN pg_locks AS l ON l.pid = b.pid AND NOT l.granted AND l.waitstart = b.wait_start WHERE b.pid = ' . $session->pid;
+}
+
 # seconds(sub): how long something took.
 sub seconds
 {

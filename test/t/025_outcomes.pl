@@ -53,6 +53,8 @@ for my $case (
 	[ 'abort later', "SET lock_timeout = '150ms'; BEGIN; DO 'BEGIN $give_up END'; SELECT 1 / 0; ROLLBACK; SELECT 1 / 0", 'lock_timeout-' ],
 	[ 'prepared', "SET lock_timeout = '150ms'; BEGIN; DO 'BEGIN $give_up END'; PREPARE TRANSACTION 'x'; ROLLBACK PREPARED 'x'", 'lock_timeout-' ],
 	[ 'RAISE is no deadlock', "SET lock_timeout = '150ms'; BEGIN; DO 'BEGIN $give_up RAISE SQLSTATE ''40P01''; END'; ROLLBACK", 'lock_timeout-' ],
+	# An error without an abort of its own, before the one that counts; not in the log either.
+	[ 'after an error in an aborted transaction', "SET log_min_messages = panic; SET lock_timeout = '150ms'; BEGIN; SELECT 1 / 0; SELECT 1; ROLLBACK; SELECT * FROM t", 'lock_timeout-' ],
 	[ 'a long statement', long_statement('statement_timeout', 20_000), 'statement_timeout-' ],
 	# More than is copied of an error: its SQLSTATE says what it can.
 	[ 'too long', long_statement('statement_timeout', 200_000) . '; ' . long_statement('lock_timeout', 200_000), 'failed- lock_timeout-' ],

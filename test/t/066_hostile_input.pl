@@ -64,7 +64,7 @@ for my $history (@encodings)
 		$waiter->send("SELECT 'it''s $raw' FROM $table");
 		LockHistory::wait_until_waiting($node, $waiter);
 		my $pid = $waiter->pid;
-		LockHistory::until_true(sub { bytes($database, "SELECT count(*) FROM lock_history.blocking_now WHERE pid = $pid") eq '1' }, 'blocking_now has it');
+		LockHistory::until_true(sub { bytes($database, LockHistory::is_seen_waiting($waiter)) eq '1' }, 'blocking_now has it');
 		bytes($database, q{SELECT lock_history.flush('30 s')}) eq 't' or die 'flush';
 		$holder->run('COMMIT');
 		$waiter->answer;
@@ -122,8 +122,7 @@ for my $way ('written', 'spilled')
 	}
 	$waiter->send("SELECT pg_advisory_xact_lock(3), '$way', '" . ("\xe2\x82\xac" x 400_000) . "'");
 	LockHistory::wait_until_waiting($node, $waiter);
-	my $pid = $waiter->pid;
-	LockHistory::until_true(sub { $node->safe_psql($database, "SELECT count(*) FROM lock_history.blocking_now WHERE pid = $pid") eq '1' }, 'blocking_now has it');
+	LockHistory::until_true(sub { $node->safe_psql($database, LockHistory::is_seen_waiting($waiter)) eq '1' }, 'blocking_now has it');
 	$node->safe_psql($database, 'SELECT lock_history.flush()') if $way eq 'written';
 	$holder->run('COMMIT');
 	$waiter->answer;

@@ -28,7 +28,7 @@ for my $round (1 .. 6)
 	$holder->run("BEGIN; LOCK TABLE t$round");
 	$waiter->send("SELECT count(*) FROM t$round");
 	my $pid = $waiter->pid;
-	LockHistory::until_true(sub { $asks->run("SELECT count(*) FROM lock_history.blocking_now WHERE pid = $pid") eq '1' }, 'it is seen to wait');
+	LockHistory::until_true(sub { $asks->run(LockHistory::is_seen_waiting($waiter)) eq '1' }, 'it is seen to wait');
 	# Every second time the session that looks names up is there for sure.
 	LockHistory::until_true(sub { $asks->run(q{SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pg_lock_history names' AND datname = 'short_lived'}) eq '1'
 			|| $asks->run("SELECT count(*) FROM pg_stat_activity WHERE pid = $pid AND query_start < clock_timestamp() - interval '1 s'") eq '1' }, 'names are looked up') if $round % 2;

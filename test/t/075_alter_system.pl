@@ -51,7 +51,7 @@ sub wait_once
 {
 	$holder->run('SELECT pg_advisory_lock(1)');
 	$waiter->send('SELECT pg_advisory_lock(1), pg_advisory_unlock(1)');
-	until_answer('1', 'SELECT count(*) FROM lock_history.blocking_now WHERE pid = ' . $waiter->pid);
+	until_answer('1', LockHistory::is_seen_waiting($waiter));
 	$holder->run('SELECT pg_advisory_unlock(1)');
 	$waiter->answer;
 	return;

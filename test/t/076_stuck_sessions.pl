@@ -21,8 +21,7 @@ sub wait_for_a_table
 	$n++;
 	$holder->run("CREATE TABLE t$n (i integer); BEGIN; LOCK TABLE t$n");
 	$waiter->send("SELECT count(*) FROM t$n");
-	my $pid = $waiter->pid;
-	LockHistory::until_true(sub { $asks->run("SELECT count(*) FROM lock_history.blocking_now WHERE pid = $pid") eq '1' }, 'it is seen to wait');
+	LockHistory::until_true(sub { $asks->run(LockHistory::is_seen_waiting($waiter)) eq '1' }, 'it is seen to wait');
 	for my $names ($o{leave} ? () : split /\n/, $asks->run("SELECT pid $ours AND application_name LIKE '% names'"))
 	{
 		kill 'STOP', $names if !$stopped{$names}++;
