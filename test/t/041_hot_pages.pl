@@ -13,8 +13,8 @@ autovacuum = off
 shared_preload_libraries = 'pg_lock_history,plh_hold'});
 $node->start;
 my $functions = q{
-	CREATE FUNCTION hold_page(regclass, integer, text, float8, text) RETURNS void LANGUAGE c AS 'plh_hold';
-	CREATE FUNCTION pin_page(regclass, integer, float8, text) RETURNS void LANGUAGE c AS 'plh_hold';};
+	CREATE FUNCTION hold_page(regclass, integer, text, float8, text, integer) RETURNS void LANGUAGE c AS 'plh_hold';
+	CREATE FUNCTION pin_page(regclass, integer, float8, text, integer) RETURNS void LANGUAGE c AS 'plh_hold';};
 $node->safe_psql('postgres', qq{
 	CREATE EXTENSION pg_lock_history;
 	$functions
@@ -30,6 +30,7 @@ LockHistory::wait_until_recording($node);
 
 # What load calls them.
 my $events = LockHistory::major($node) < 19 ? q{'BufferContent', 'BufferPin'} : q{'BufferShared', 'BufferShareExclusive', 'BufferExclusive', 'BufferCleanup'};
+# What is held stays so for this long after all wait who will.
 my $held = 0.8;
 my $marks = 0;
 
@@ -71,7 +72,8 @@ for my $case (
 	my $since = $last // next_second();
 	my $mark = PostgreSQL::Test::Utils::tempdir_short() . '/m' . ++$marks;
 	my $s = $db{$db};
-	$s->{d}->send("SELECT $call, $held, '$mark')");
+	my $waiters = (split /\|/, $want)[7];
+	$s->{d}->send("SELECT $call, $held, '$mark', $waiters)");
 	LockHistory::until_true(sub { -e $mark }, "$call holds it");
 	$s->{$_}->send($others->{$_}) for sort keys %$others;
 	$s->{$_}->answer for 'd', sort keys %$others;
@@ -82,7 +84,7 @@ for my $case (
 		       coalesce(round(sum(held_exclusive * wait_ms)::numeric / sum(wait_ms)::numeric, 1)::text, '-'),
 		       coalesce(round(sum(shared_holders_avg * wait_ms)::numeric / sum(wait_ms)::numeric)::text, '-')
 		FROM lock_history.hot_pages WHERE at >= '$since' AND at < '$last'
-		GROUP BY datname, relation, object, kind, fork, block, mode HAVING sum(wait_ms) BETWEEN 250 AND 3 * 1000 * ($held + 0.2)});
+		GROUP BY datname, relation, object, kind, fork, block, mode HAVING sum(wait_ms) BETWEEN 250 AND 3 * 1000 * ($held + 1)});
 	for my $row (@rows)
 	{
 		$row->[1] = $node->safe_psql($db, "SELECT '$row->[1]'::oid::regclass") if $row->[1] ne '';
@@ -103,7 +105,7 @@ for my $budget (0, 1)
 	my $mark = PostgreSQL::Test::Utils::tempdir_short() . '/m' . ++$marks;
 	my $s = $db{elsewhere};
 	$s->{d}->run('CREATE TABLE IF NOT EXISTS cold (i int); INSERT INTO cold VALUES (1)');	# was not hot before
-	$s->{d}->send("SELECT hold_page('cold', 0, 'exclusive', $held, '$mark')");
+	$s->{d}->send("SELECT hold_page('cold', 0, 'exclusive', $held, '$mark', 1)");
 	LockHistory::until_true(sub { -e $mark }, 'it is held');
 	$s->{a}->run('SELECT * FROM cold');
 	$s->{d}->answer;
