@@ -151,9 +151,9 @@ run_tap() {
 	mkdir -p "$THROWAWAY/tap"
 	own "$THROWAWAY/tap"
 	tests=${PROVE_TESTS:-test/t/*.pl}
-	# Two at a time: they mostly wait for something to happen.
+	# Two at a time: they mostly wait for something to happen. Databases are in UTF-8.
 	# shellcheck disable=SC2086
-	as_server_user env TESTDIR="$THROWAWAY/tap" TMPDIR="$THROWAWAY/s" PG_REGRESS="$PGXS_TEST/regress/pg_regress" \
+	as_server_user env LANG=C.UTF-8 TESTDIR="$THROWAWAY/tap" TMPDIR="$THROWAWAY/s" PG_REGRESS="$PGXS_TEST/regress/pg_regress" \
 		PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-60}" PATH="$PATH" \
 		PLH_FAULT_INSTALL="$THROWAWAY/fault${bindir%/bin}" \
 		prove --timer -j "${PROVE_JOBS:-2}" ${PROVE_FLAGS:-} -I "$THROWAWAY/test/perl" -I "$PGXS_TEST/perl" $tests 2>&1 | tee "$out"
