@@ -120,10 +120,16 @@ my $script = PostgreSQL::Test::Utils::tempdir() . '/insert.sql';
 append_to_file($script, "INSERT INTO ins (v) VALUES ('x');\n");
 $node->safe_psql('postgres', 'CREATE TABLE public.ins (id bigserial PRIMARY KEY, v text)');
 my $since = next_second();
-$node->command_ok([ 'pgbench', '-n', '-c', '64', '-j', '2', '-T', '5', '-f', $script, 'postgres' ], 'pgbench');
-next_second();
-my %share = map { my ($object, $share) = split /\|/; $object => $share } split /\n/, LockHistory::history($node, qq{
-	SELECT coalesce(object, 'not found'), sum(wait_ms) / sum(sum(wait_ms)) OVER () FROM lock_history.hot_pages WHERE at >= '$since' GROUP BY 1});
+my %share;
+for (1 .. 10)
+{
+	# On a machine that is busy with something else they seldom meet.
+	$node->command_ok([ 'pgbench', '-n', '-c', '64', '-j', '2', '-T', '5', '-f', $script, 'postgres' ], 'pgbench');
+	next_second();
+	%share = map { my ($object, $share) = split /\|/; $object => $share } split /\n/, LockHistory::history($node, qq{
+		SELECT coalesce(object, 'not found'), sum(wait_ms) / sum(sum(wait_ms)) OVER () FROM lock_history.hot_pages WHERE at >= '$since' GROUP BY 1});
+	last if ($share{'right-most leaf of index public.ins_pkey'} // 0) > 0.02 && ($share{'sequence public.ins_id_seq'} // 0) > 0.02;
+}
 note(join ', ', map { sprintf '%s %.3f', $_, $share{$_} } sort { $share{$b} <=> $share{$a} } keys %share);
 cmp_ok($share{'right-most leaf of index public.ins_pkey'} // 0, '>', 0.02, 'the right-most leaf of the primary key');
 cmp_ok($share{'sequence public.ins_id_seq'} // 0, '>', 0.02, 'and the sequence');
@@ -142,9 +148,15 @@ $node->reload;
 $node->poll_query_until('postgres', q{SELECT current_setting('pg_lock_history.track_pages') = 'off'});
 next_second();
 $since = next_second();
-$node->command_ok([ 'pgbench', '-n', '-c', '64', '-j', '2', '-T', '2', '-f', $script, 'postgres' ], 'pgbench');
-next_second();
-is(LockHistory::history($node, qq{SELECT (SELECT count(*) FROM lock_history.hot_pages WHERE at >= '$since'),
-	(SELECT sum(aas) > 0.1 FROM lock_history.load WHERE at >= '$since' AND wait_event IN ($events))}), '0|t', 'track_pages = off');
+my $seen = '';
+for (1 .. 10)
+{
+	$node->command_ok([ 'pgbench', '-n', '-c', '64', '-j', '2', '-T', '2', '-f', $script, 'postgres' ], 'pgbench');
+	next_second();
+	$seen = LockHistory::history($node, qq{SELECT (SELECT count(*) FROM lock_history.hot_pages WHERE at >= '$since'),
+		(SELECT sum(aas) > 0.1 FROM lock_history.load WHERE at >= '$since' AND wait_event IN ($events))});
+	last if $seen =~ /t$/;
+}
+is($seen, '0|t', 'track_pages = off');
 $node->stop;
 done_testing();
