@@ -69,8 +69,7 @@ settle() {
 		printf '%s\n' '127.0.0.1 localhost' '::1 localhost' >"$root/etc/hosts" &&
 		mkdir -p "$root"/{proc,dev/shm,tmp,usr/local/go,gomod,gocache,src} &&
 		chmod 1777 "$root/tmp" "$root/dev/shm" &&
-		# A copy: what is built there must not get into this checkout.
-		tar -c --exclude=./.git --exclude=./build --exclude='*.o' --exclude='*.so' . | tar -x -C "$root/src" &&
+		cp -a "$DIR/src/." "$root/src/" &&
 		chroot "$root" chown -R postgres:postgres /src /gocache || return 1
 	[ "$NAMESPACES" = yes ] && return
 	cp -a "$(go env GOROOT)/." "$root/usr/local/go/" && cp -a "$(go env GOMODCACHE)/." "$root/gomod/" || return 1
@@ -87,7 +86,7 @@ inside() {
 	enter=(chroot --userspec=postgres:postgres --groups= "$root" /usr/bin/env -i -C /src
 		PATH=/usr/local/go/bin:/usr/bin:/bin HOME=/tmp LC_ALL=C.UTF-8
 		GOROOT=/usr/local/go GOMODCACHE=/gomod GOCACHE=/gocache GOFLAGS=-buildvcs=false GOPROXY=off GOTOOLCHAIN=local
-		REGRESS="${REGRESS:-}" ISOLATION="${ISOLATION:-}" PROVE_TESTS="${PROVE_TESTS:-}" PROVE_FLAGS="${PROVE_FLAGS:-}"
+		REGRESS="${REGRESS:-}" ISOLATION="${ISOLATION:-}" PROVE_TESTS="${PROVE_TESTS:-}" PROVE_FLAGS="${PROVE_FLAGS:-}" PROVE_JOBS="${PROVE_JOBS:-1}"
 		GO_TEST_FLAGS="${GO_TEST_FLAGS:-}" GO_TEST_PACKAGES="${GO_TEST_PACKAGES:-}"
 		PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-60}" "$@")
 	if [ "$NAMESPACES" != yes ]; then
@@ -141,7 +140,10 @@ make_one() {
 
 make_all() {
 	local version reason
-	mkdir -p "$DIR"
+	# A copy: what is built there must not get into this checkout. It comes first,
+	# before anything is built here at the same time.
+	mkdir -p "$DIR/src"
+	tar -c --exclude=./.git --exclude=./build --exclude='*.o' --exclude='*.so' . | tar -x -C "$DIR/src"
 	if ! reason=$(can_make); then
 		for version in $VERSIONS; do echo "$reason" >"$DIR/$version.skipped"; done
 		return
@@ -153,23 +155,32 @@ make_all() {
 	wait
 }
 
-# test_all KIND...
+# test_one VERSION KIND...: what is said goes to DIR/VERSION.out.
+test_one() {
+	local version=$1 out=$DIR/$1.out
+	shift
+	printf '\n== PostgreSQL %s\n' "$(cat "$DIR/$version.made")" >"$out"
+	if [ -e "$DIR/$version.broken" ]; then
+		tail -40 "$DIR/$version.log" >>"$out"
+	else
+		inside "$DIR/$version" test/tools/run-tests.sh "$@" >>"$out" 2>&1
+	fi
+}
+
+# test_all KIND...: all at the same time, since tests mostly wait; told in turn.
 test_all() {
-	local version passed=0 failed=0 last out summary=()
+	local version passed=0 failed=0 last summary=()
+	for version in $VERSIONS; do
+		[ ! -e "$DIR/$version.made" ] || test_one "$version" "$@" &
+	done
+	wait
 	for version in $VERSIONS; do
 		if [ ! -e "$DIR/$version.made" ]; then
 			summary+=("PostgreSQL $version: skipped, $(cat "$DIR/$version.skipped")")
 			continue
 		fi
-		out=$DIR/$version.out
-		printf '\n== PostgreSQL %s\n' "$(cat "$DIR/$version.made")"
-		if [ -e "$DIR/$version.broken" ]; then
-			tail -40 "$DIR/$version.log"
-			echo '0 passed, 1 failed' >"$out"
-		else
-			inside "$DIR/$version" test/tools/run-tests.sh "$@" 2>&1 | tee "$out" | sed '/^[0-9]* passed, [0-9]* failed$/d'
-		fi
-		last=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$out" | tail -1)
+		sed '/^[0-9]* passed, [0-9]* failed$/d' "$DIR/$version.out"
+		last=$(grep -E '^[0-9]+ passed, [0-9]+ failed$' "$DIR/$version.out" | tail -1)
 		last=${last:-0 passed, 1 failed}
 		passed=$((passed + ${last%% *})) failed=$((failed + $(sed 's/.*, \([0-9]*\) .*/\1/' <<<"$last")))
 		summary+=("PostgreSQL $(cat "$DIR/$version.made"): $last")
@@ -182,6 +193,21 @@ test_all() {
 
 NAMESPACES=no
 ! unshare --mount --propagation private --pid --fork --kill-child mount -t tmpfs tmpfs /mnt 2>/dev/null || NAMESPACES=yes
+
+# Each job is a process group of its own, so that it can be ended with all that it runs.
+set -m
+REMOVE=
+at_end() {
+	local job
+	for job in $(jobs -p); do
+		kill -TERM -- "-$job" 2>/dev/null
+	done
+	wait
+	[ -z "$REMOVE" ] || rm -rf --one-file-system "$REMOVE"
+}
+trap at_end EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
 
 case ${1:-} in
 make)
@@ -196,11 +222,10 @@ test)
 run)
 	shift
 	DIR=$(mktemp -d "${TMPDIR:-/var/tmp}/plh-versions.XXXXXX")
-	trap 'rm -rf --one-file-system "$DIR"' EXIT
-	trap 'exit 130' INT
-	trap 'exit 143' TERM HUP
+	REMOVE=$DIR
 	say "Making chroots for PostgreSQL $VERSIONS ..."
 	make_all
+	say "Testing in them; what is said goes to $DIR/*.out first ..."
 	test_all "$@"
 	;;
 *)
