@@ -24,7 +24,8 @@
  * The exceptions: from 18 on a deadlock that is found before the wait begins leaves the
  * status alone and is known by its error; and some errors leave the process in the
  * queue, and its status at WAITING, until the abort: one that a parallel worker has
- * sent to its waiting leader, and from 17 on transaction_timeout.  Of these the first
+ * sent to its waiting leader, from 17 on transaction_timeout, and from 19 on the
+ * replay on a standby when it ends the session.  Of these the first
  * place notes why, and the abort tells of it.
  *
  * (The log hook would be too late and too little: an error that is not logged or
@@ -361,9 +362,12 @@ on_error(void *arg)
 		reason = error != NULL ? reason_of(error) : reason_of_code(code);
 		if (is_waiting)
 		{
-			/* A code that ends a session comes from a parallel worker: its own takes a process out of the queue first. */
+			/*
+			 * A code that ends a session comes from a parallel worker, since its own takes
+			 * a process out of the queue first; but for the replay, which is what it is for both.
+			 */
 			interrupted_start = get_timeout_start_time(DEADLOCK_TIMEOUT);
-			interrupted_reason = error != NULL ? reason : PLH_FAIL_FAILED;
+			interrupted_reason = error != NULL || reason == PLH_FAIL_RECOVERY_CONFLICT ? reason : PLH_FAIL_FAILED;
 		}
 		else if (is_new || (error != NULL && reason == PLH_FAIL_DEADLOCK))
 			report_failure(reason, reason == PLH_FAIL_DEADLOCK && error != NULL ? error->detail : NULL);
@@ -395,10 +399,10 @@ on_error_over(void *arg)
 static int32
 noted_reason(void)
 {
+	int32		noted = interrupted_start == get_timeout_start_time(DEADLOCK_TIMEOUT) ? interrupted_reason : PLH_FAIL_FAILED;
+
 	/* An error in a wait ends the process only as its last one. */
-	if (proc_exit_inprogress)
-		return PLH_FAIL_TERMINATED;
-	return interrupted_start == get_timeout_start_time(DEADLOCK_TIMEOUT) ? interrupted_reason : PLH_FAIL_FAILED;
+	return proc_exit_inprogress && noted != PLH_FAIL_RECOVERY_CONFLICT ? PLH_FAIL_TERMINATED : noted;
 }
 
 /* At an abort. */

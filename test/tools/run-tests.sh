@@ -53,7 +53,7 @@ run_go() {
 
 run_warnings() {
 	headline "warnings of the C compiler"
-	if test/tools/warnings.sh; then count warnings 1 0; else count warnings 0 1; fi
+	if PG_CONFIG="$SYSTEM_PG_CONFIG" test/tools/warnings.sh; then count warnings 1 0; else count warnings 0 1; fi
 }
 
 server_log() {
@@ -148,12 +148,13 @@ run_tap() {
 	local bindir out=$THROWAWAY/tap.out script tests
 	prepare_fault_installation && prepare_hold_module || { count tap 0 1; return; }
 	bindir=$("$SYSTEM_PG_CONFIG" --bindir)
-	mkdir -p "$THROWAWAY/tap"
+	mkdir -p "$THROWAWAY/tap/tmp_check/log"
 	own "$THROWAWAY/tap"
 	tests=${PROVE_TESTS:-test/t/*.pl}
 	# Two at a time: they mostly wait for something to happen. Databases are in UTF-8.
 	# shellcheck disable=SC2086
-	as_server_user env LANG=C.UTF-8 TESTDIR="$THROWAWAY/tap" TMPDIR="$THROWAWAY/s" PG_REGRESS="$PGXS_TEST/regress/pg_regress" \
+	as_server_user env LANG=C.UTF-8 TESTDIR="$THROWAWAY/tap" TESTDATADIR="$THROWAWAY/tap/tmp_check" \
+		TESTLOGDIR="$THROWAWAY/tap/tmp_check/log" TMPDIR="$THROWAWAY/s" PG_REGRESS="$PGXS_TEST/regress/pg_regress" \
 		PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-60}" PATH="$PATH" \
 		PLH_FAULT_INSTALL="$THROWAWAY/fault${bindir%/bin}" \
 		prove --timer -j "${PROVE_JOBS:-2}" ${PROVE_FLAGS:-} -I "$THROWAWAY/test/perl" -I "$PGXS_TEST/perl" $tests 2>&1 | tee "$out"
