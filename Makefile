@@ -155,9 +155,9 @@ CHOSEN = REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' \
 	PROVE_TESTS='$(PROVE_TESTS)' PROVE_FLAGS='$(PROVE_FLAGS)' GO_TEST_FLAGS='$(GO_TEST_FLAGS)'
 RUN_TESTS = PG_CONFIG='$(PG_CONFIG)' $(CHOSEN) test/tools/run-tests.sh
 
-.PHONY: test test-go test-race test-sql test-isolation test-tap
+.PHONY: test test-go test-race test-sql test-isolation test-tap test-soak
 test: deps
-	@$(RUN_TESTS) race sql isolation tap
+	@$(RUN_TESTS) race sql isolation tap soak
 test-go: deps
 	@$(RUN_TESTS) go
 test-race: deps
@@ -168,6 +168,15 @@ test-isolation: deps
 	@$(RUN_TESTS) isolation
 test-tap: deps
 	@$(RUN_TESTS) tap
+test-soak: deps
+	@$(RUN_TESTS) soak
+
+# The shim under the address and undefined behaviour sanitizers, and proof that
+# they would have said something.
+.PHONY: test-asan
+test-asan: deps
+	@PG_CONFIG='$(PG_CONFIG)' test/tools/asan.sh planted
+	@PG_CONFIG='$(PG_CONFIG)' PROVE_TESTS='$(PROVE_TESTS)' test/tools/asan.sh
 
 # The same on other server versions, each in a chroot (as root on Debian); KINDS and VERSIONS say which.
 VERSIONS ?= 17 18 19
@@ -183,6 +192,11 @@ test-random: deps
 	@PLH_RANDOM_SECONDS='$(RANDOM_SECONDS)' GO_TEST_PACKAGES=./gosrc/livetest \
 		GO_TEST_FLAGS='-v -run TestSameAsServer -timeout 0 $(GO_TEST_FLAGS)' \
 		PG_CONFIG='$(PG_CONFIG)' test/tools/run-tests.sh go
+# A mixed load and random faults for DURATION; SEED repeats what is done.
+DURATION ?= 1h
+.PHONY: soak
+soak: deps
+	@PLH_SOAK_DURATION='$(DURATION)' PLH_SEED='$(SEED)' $(RUN_TESTS) soak
 # The long form of 061_memory.pl: a storm while nothing can be written.
 MINUTES ?= 60
 .PHONY: soak-memory
@@ -224,7 +238,7 @@ help:
 	@echo 'make install        install them for PG_CONFIG=$(PG_CONFIG)'
 	@echo 'make demo           play an incident in a throwaway server and read its history'
 	@echo 'make run            the same, and leave the server up with a psql (KEEP=1)'
-	@echo 'make test           all tests: test-race test-sql test-isolation test-tap'
+	@echo 'make test           all tests: test-race test-sql test-isolation test-tap test-soak'
 	@echo '  one test:         make test-sql REGRESS=trees'
 	@echo '                    make test-isolation ISOLATION=soft_blocker'
 	@echo '                    make test-tap PROVE_TESTS=test/t/001_alter_queue.pl'
@@ -232,7 +246,9 @@ help:
 	@echo 'make test-go        Go tests without the race detector (test-race: with it)'
 	@echo 'make test-versions  all tests on PostgreSQL $(VERSIONS), in chroots of the Debian suites that have them'
 	@echo '                    make test-versions VERSIONS="17 18" KINDS=sql REGRESS=trees'
+	@echo 'make test-asan      isolation, SQL and TAP tests with a shim under the address and undefined behaviour sanitizers'
 	@echo 'make test-random    random sessions compared with pg_blocking_pids() for RANDOM_SECONDS=$(RANDOM_SECONDS)'
+	@echo 'make soak           a mixed load and random faults for DURATION=$(DURATION) [SEED=]; make test-soak: in 80 s'
 	@echo 'make soak-memory    memory of the worker in a storm of MINUTES=$(MINUTES) while nothing can be written'
 	@echo 'make fuzz           each fuzz target for FUZZ_TIME=$(FUZZ_TIME)'
 	@echo 'make bench          what watching costs, measured'

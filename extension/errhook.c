@@ -44,9 +44,10 @@
  * take the place of the error that is being raised.  To see more of it than its
  * SQLSTATE there is only CopyErrorData(), which copies all of it; it is called
  * when all the texts together fit into memory that was set aside at start
- * (copy_error()).  An error that does not fit is told by its SQLSTATE, a deadlock
- * without its members (from 18 on not at all when its wait had not begun), and a
- * cancel or a statement timeout as "failed".
+ * (copy_error()).  An error that does not fit is read as it is when it comes by the
+ * log hook, before the abort.  One that is caught, or hidden from the log, is told by
+ * its SQLSTATE: a deadlock without its members (not at all when the status is not
+ * that of its wait, see above), and a cancel or a statement timeout as "failed".
  *
  * A failed wait costs that copy, and the end of a session none (but a look at
  * postmaster.pid); everything else costs a load and a compare, from 18 on a call.
@@ -92,9 +93,12 @@ static MemoryContext error_copy;
 /* Of this process: start of the wait that was last reported as failed. */
 static TimestampTz reported_start = 0;
 
-/* Of this process: the wait in whose queue it stood when an error came, and why that was. */
-static TimestampTz interrupted_start = 0;
-static int32 interrupted_reason = PLH_FAIL_FAILED;
+/* Of this process: the wait whose failure the abort will tell of, and why that was. */
+static TimestampTz noted_start = 0;
+static int32 noted_reason = PLH_FAIL_FAILED;
+
+/* Of this process: the error that is being raised did not fit into error_copy, and the log has not seen it yet. */
+static bool error_is_unread = false;
 
 static void on_error(void *arg);
 static void on_error_over(void *arg);
@@ -360,20 +364,40 @@ on_error(void *arg)
 	if (error == NULL || error->elevel >= ERROR)
 	{
 		reason = error != NULL ? reason_of(error) : reason_of_code(code);
-		if (is_waiting)
+		error_is_unread = error == NULL && !ends_session(code);
+		if (is_waiting || error_is_unread)
 		{
 			/*
 			 * A code that ends a session comes from a parallel worker, since its own takes
 			 * a process out of the queue first; but for the replay, which is what it is for both.
 			 */
-			interrupted_start = get_timeout_start_time(DEADLOCK_TIMEOUT);
-			interrupted_reason = error != NULL || reason == PLH_FAIL_RECOVERY_CONFLICT ? reason : PLH_FAIL_FAILED;
+			noted_start = get_timeout_start_time(DEADLOCK_TIMEOUT);
+			noted_reason = is_waiting && error == NULL && reason != PLH_FAIL_RECOVERY_CONFLICT ? PLH_FAIL_FAILED : reason;
 		}
-		else if (is_new || (error != NULL && reason == PLH_FAIL_DEADLOCK))
-			report_failure(reason, reason == PLH_FAIL_DEADLOCK && error != NULL ? error->detail : NULL);
+		else if (is_new || reason == PLH_FAIL_DEADLOCK)
+			report_failure(reason, error != NULL && reason == PLH_FAIL_DEADLOCK ? error->detail : NULL);
 	}
 	if (error != NULL)
 		MemoryContextReset(error_copy);
+}
+
+/*
+ * Called for every message that goes to the server log.  An error does when it has
+ * passed all who could have caught it, and its transaction has not been aborted yet.
+ */
+void
+plh_see_logged(const ErrorData *error)
+{
+	int32		reason;
+
+	if (!error_is_unread || error->elevel < ERROR)
+		return;
+	error_is_unread = false;
+	reason = reason_of(error);
+	if (is_in_queue())
+		noted_reason = reason;
+	else if (is_new_failure() || reason == PLH_FAIL_DEADLOCK)
+		report_failure(reason, reason == PLH_FAIL_DEADLOCK ? error->detail : NULL);
 }
 
 /*
@@ -392,14 +416,15 @@ static void
 on_error_over(void *arg)
 {
 	end_is_awaited = false;
+	error_is_unread = false;
 	watch_errors();
 }
 
 /* Why a wait has failed whose error is out of reach. */
 static int32
-noted_reason(void)
+reason_at_abort(void)
 {
-	int32		noted = interrupted_start == get_timeout_start_time(DEADLOCK_TIMEOUT) ? interrupted_reason : PLH_FAIL_FAILED;
+	int32		noted = noted_start == get_timeout_start_time(DEADLOCK_TIMEOUT) ? noted_reason : PLH_FAIL_FAILED;
 
 	/* An error in a wait ends the process only as its last one. */
 	return proc_exit_inprogress && noted != PLH_FAIL_RECOVERY_CONFLICT ? PLH_FAIL_TERMINATED : noted;
@@ -410,7 +435,7 @@ static inline void
 report_unseen(void)
 {
 	if (is_new_failure())
-		report_failure(noted_reason(), NULL);
+		report_failure(reason_at_abort(), NULL);
 }
 
 static void

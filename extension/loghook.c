@@ -1,6 +1,7 @@
 /*
  * loghook.c
- *		Keeps passwords in conninfo and local_conninfo out of the server log.
+ *		Keeps passwords in conninfo and local_conninfo out of the server log, and
+ *		shows errhook.c what goes there.
  *
  * On a reload the postmaster logs each setting that has another value, and each
  * value that was refused, as it stands in postgresql.conf.  Of these two
@@ -57,6 +58,7 @@ on_log(ErrorData *error)
 				 errhint("Its value is not logged, it may hold a password."),
 				 errhidestmt(true)));
 	}
+	plh_see_logged(error);
 	if (previous_hook)
 		previous_hook(error);
 }

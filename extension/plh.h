@@ -173,6 +173,7 @@ extern PlhFailures *plh_failures;
 extern Size plh_failures_size(void);
 extern void plh_start_failures(void);
 extern void plh_register_error_hooks(void);
+extern void plh_see_logged(const ErrorData *error);
 
 /* ---- loghook.c ---- */
 

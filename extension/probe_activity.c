@@ -282,6 +282,18 @@ goes_on(const Slot *slot, int pid, uint32 event, uint32 lxid, int32 mode)
 		slot->lxid == lxid && slot->lwlock_mode == mode;
 }
 
+/* A session of ours: the observer is not counted among those whom it observes. */
+static bool
+is_ours(int pid)
+{
+	uint32		i;
+
+	for (i = 0; i < activity->n_ours; i++)
+		if (activity->ours[i] == pid)
+			return true;
+	return false;
+}
+
 /* Takes in what the process in a slot is doing; waiter is NULL unless that was set aside. */
 static void
 digest(uint32 number, int pid, uint32 event, uint32 lxid, int32 mode, const PlhWaiter *waiter, int64 passed_us)
@@ -289,6 +301,7 @@ digest(uint32 number, int pid, uint32 event, uint32 lxid, int32 mode, const PlhW
 	PGPROC	   *proc = &ProcGlobal->allProcs[number];
 	Slot	   *slot = &activity->slots[number];
 	uint32		class = event & 0xFF000000;
+	bool		is_client;
 	bool		same;
 
 	if (slot->pid != pid)
@@ -372,18 +385,19 @@ digest(uint32 number, int pid, uint32 event, uint32 lxid, int32 mode, const PlhW
 		}
 	}
 
+	is_client = slot->backend_type == B_BACKEND && !is_ours(pid);
 	activity->glances[number].pid = pid;
-	activity->glances[number].is_idle_client = slot->doing == IDLE && slot->backend_type == B_BACKEND;
+	activity->glances[number].is_idle_client = slot->doing == IDLE && is_client;
 
-	if (slot->backend_type == B_BACKEND)
+	if (is_client)
 		activity->now.clients_us += passed_us;
-	if (slot->doing == IDLE_IN_TRANSACTION && slot->backend_type == B_BACKEND)
+	if (slot->doing == IDLE_IN_TRANSACTION && is_client)
 		activity->now.idle_in_transaction_us += passed_us;
 	if (slot->doing == ACTIVE)
 	{
 		slot->time_us += passed_us;
 		slot->length_us += passed_us;
-		if (slot->backend_type == B_BACKEND)
+		if (is_client)
 			activity->now.active_us += passed_us;
 		if (class == PG_WAIT_LOCK)
 			activity->now.waiting_us += passed_us;
@@ -464,17 +478,6 @@ compare_waiters(const void *left, const void *right, void *arg)
 	if (a->mode != b->mode)
 		return a->mode < b->mode ? -1 : 1;
 	return memcmp(&a->target, &b->target, sizeof(PlhTarget));
-}
-
-static bool
-is_ours(int pid)
-{
-	uint32		i;
-
-	for (i = 0; i < activity->n_ours; i++)
-		if (activity->ours[i] == pid)
-			return true;
-	return false;
 }
 
 /* Counts those that wait for the same in the same mode, but for sessions of ours. */

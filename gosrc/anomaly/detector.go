@@ -250,6 +250,7 @@ func (d *Detector) interrupt() {
 	for i := range d.series {
 		s := &d.series[i]
 		s.above, s.below = run{}, run{}
+		s.endedAt = 0
 	}
 }
 
@@ -362,10 +363,10 @@ func (d *Detector) judgeOpen(i int, mean float64, now *second, o Observation) {
 }
 
 // began returns when the series went above the limit: the mean lags, the
-// seconds in it tell.
+// seconds in it tell. Those before the end of the anomaly before belong to that.
 func (d *Detector) began(i int, limit float64) snapshot.Micros {
 	k := d.filled - 1
-	for k > 0 && float64(d.recent[k-1].time[i]) > limit*float64(d.recent[k-1].sampled) {
+	for k > 0 && d.recent[k-1].at >= d.series[i].endedAt && float64(d.recent[k-1].time[i]) > limit*float64(d.recent[k-1].sampled) {
 		k--
 	}
 	return d.recent[k].at
@@ -395,7 +396,7 @@ func (d *Detector) end(i int, at snapshot.Micros, why history.AnomalyEnd) {
 	a := s.anomaly(i)
 	a.EndedAt, a.End = max(at, a.StartedAt), why // the clock may have been set back
 	d.events = append(d.events, Event{a})
-	s.open = false
+	s.open, s.endedAt = false, a.EndedAt
 	s.above, s.below = run{}, run{}
 	s.forget()
 }

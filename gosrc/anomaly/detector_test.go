@@ -660,6 +660,31 @@ func TestSwitchedOffEndsWhatIsOpen(t *testing.T) {
 	}
 }
 
+// The mean of a new one reaches back into the one before, its start does not.
+func TestSwitchedOffAndOnDoesNotOverlap(t *testing.T) {
+	for _, off := range []time.Duration{2 * time.Second, 5 * time.Second, 9 * time.Second, time.Minute} {
+		t.Run("off for "+off.String(), func(t *testing.T) {
+			w := newWorld(t)
+			w.steady = true
+			w.episode(2*time.Hour, 10*time.Minute, rowLock, 20)
+			w.run(2*time.Hour + time.Minute)
+			w.d.Configure(Config{Band: 0})
+			w.run(w.now + off)
+			w.d.Configure(Config{Band: 3})
+			w.run(w.now + time.Hour)
+			for _, kind := range []string{"", "Lock"} {
+				starts, ends := of(w.starts, kind), of(w.ends, kind)
+				if len(starts) != 2 || len(ends) != 2 {
+					t.Fatalf("starts %+v, ends %+v", starts, ends)
+				}
+				if starts[1].started < ends[0].ended {
+					t.Errorf("%q began %v before the end of the one before", kind, ends[0].ended-starts[1].started)
+				}
+			}
+		})
+	}
+}
+
 func TestOpenTellsWhatIsOpen(t *testing.T) {
 	w := newWorld(t)
 	w.run(2 * time.Hour)

@@ -90,6 +90,7 @@ type series struct {
 	startedAt  snapshot.Micros
 	detectedAt snapshot.Micros
 	calmAt     snapshot.Micros // begin of below
+	endedAt    snapshot.Micros // of the last one, 0 when what came since is not known to follow it
 	frozen     float64         // expected when it started
 	allowed    float64         // what drift said at allowedAt, a time of the detector's clock
 	allowedAt  int64

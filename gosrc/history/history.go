@@ -221,6 +221,7 @@ type Batch struct {
 	OldestOpen snapshot.Micros // no wait that is open in the tables began earlier; 0 = not known
 	Closed     []Episode       // ended, final
 	Open       []Episode       // still waiting, new or changed since last written
+	OpenAsOf   snapshot.Micros // when that was seen, where waits are not sampled any more; 0: CompleteTo
 	Short      []ShortWait
 	Deadlocks  []Deadlock
 	Seconds    []Second

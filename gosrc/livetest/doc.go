@@ -1,6 +1,7 @@
 // Package livetest holds tests that compare the history with what a real
-// server says, on the server that PLH_TEST_DSN names (make test provides one).
-// It has no code of its own.
+// server says: a randomized comparison on the server that PLH_TEST_DSN names,
+// and a soak on one of its own, to which anything may be done (make test provides
+// both). It has no code of its own.
 //
 // # The randomized comparison
 //
@@ -76,4 +77,52 @@
 // clients were told of; failures, kept or summed up, with the lock timeouts and
 // deadlocks that clients were told of; and short_waits with the list. The last two
 // are bounds, since others may wait on the server.
+//
+// # The soak
+//
+// TestSoak has a mixed load work on a server of its own for PLH_SOAK_DURATION while
+// one fault after the other befalls it, and asks of every wait of a list that it
+// makes itself: is it in waits, is it counted in short_waits, or does the history say
+// why not? The load never stops, so waits begin before a fault and end after it.
+//
+// The load (soak_load_test.go): scenes, in which one session holds a lock and others
+// ask for it until it goes, or they are timed out, cancelled, ended, or fail in a deadlock; the
+// random sessions of the comparison above; a row that is fought over by statements of
+// some kB, which fills the ring; tables that are made and dropped; transactions that stay
+// open; guests under ever new names. A fault (soak_faults_test.go) is a condition
+// that lasts, such as a disk that is full, or a strike, such as a kill -9; a
+// round has one of each, the strike in the midst of the condition where a server can
+// stand that. Each is dealt out once before any comes again. A seed (PLH_SEED) repeats
+// the order of faults and what each session does; when things meet it cannot repeat.
+//
+// The list (soak_list_test.go): the client of a scene's statement notes what it asked
+// for, when, and how it was told that ended. What the server says of it, that and since
+// when it waits, is added by looks at pg_locks, every 20 ms. So are all other waits of
+// the server, of which nobody knows how they should have ended. After each round, when the
+// conditions are over, flush() must return true within a bound, and what had ended by then
+// is judged (soak_judge_test.go):
+//
+//   - in waits it is there once, with its lock, its mode, an end between the last look
+//     that saw it and the first that did not, and the outcome that its client was told. No
+//     process waits twice at the same time.
+//   - if it is not in waits, one that short_waits counts is assigned to it, of the
+//     same kind and in a second in which it may have ended, to each wait another one. It must
+//     be shorter than min_duration then, unless max_rows_per_second was low. And for
+//     the advisory locks of scenes short_waits counts no more than there were statements.
+//   - else a gap must say why: facts were dropped when it ended, with their number; or
+//     nobody was watching then, and it had not been going on for long enough to be in the tables
+//     as open. An outcome "unknown" must lie in such a gap, too.
+//   - or it was so short that it fell between two samples, or health says that
+//     so many were missed in that minute; or the ring has gone round since.
+//   - how it ended is the same in all later rounds.
+//   - what came between a judgement and a TRUNCATE by hand is not looked for.
+//
+// What the history may be wrong about a moment is bounded by what health admits to have
+// missed in that minute, up to the second from which on it must be a gap.
+//
+// Once a second the memory of the worker and the files of the ring are held against
+// their bounds. In the server log (soak_server_test.go) there must be no PANIC, no FATAL but of
+// sessions that were ended, no error and no unexpected message of ours, no process
+// that died other than by our hand, and no more ends of the server or of the worker than were
+// ordered.
 package livetest

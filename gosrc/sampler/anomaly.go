@@ -36,6 +36,7 @@ type anomalyWatch struct {
 	lastAt    snapshot.Micros   // begin of the last second
 	savedAt   snapshot.Micros
 	refreshed snapshot.Micros
+	owed      bool              // the tables take the open ones for lost
 	shown     []history.Anomaly // the open ones as last written
 	open      []history.Anomaly // for refresh to fill
 }
@@ -100,7 +101,8 @@ func (s *Sampler) drainAnomalies(at snapshot.Micros, rewrite bool) []history.Ano
 	}
 	a.open = a.detector.Open(a.open[:0])
 	switch due := at.Sub(a.refreshed) >= refreshEvery || at < a.refreshed; {
-	case rewrite, due && worse(a.shown, a.open):
+	case rewrite, a.owed, due && worse(a.shown, a.open):
+		a.owed = false
 	default:
 		return out
 	}

@@ -2,6 +2,7 @@ package sampler
 
 import (
 	"errors"
+	"slices"
 	"time"
 
 	"pg_lock_history/gosrc/config"
@@ -13,9 +14,22 @@ import (
 	"pg_lock_history/gosrc/waitgraph"
 )
 
+const (
+	// namesWithin is how long a second of load waits for the names of somebody
+	// whom it is the first to tell of: nobody could ask for them earlier. It is
+	// shown without those that take longer.
+	namesWithin = time.Second
+	// namesLook is how often it is looked whether they have come.
+	namesLook = 50 * time.Millisecond
+)
+
 // liveView is what sessions see in the live area, and what they should see.
 type liveView struct {
-	area   *live.Area
+	area      *live.Area
+	names     live.Names
+	seconds   []nameless // of load, oldest first, that are not records yet
+	strangers bool       // the next one is the first to tell of somebody
+
 	graph  live.Graph
 	owed   bool      // graph has not arrived
 	closed int       // of the tracker's ended waits, those that were made records
@@ -24,7 +38,7 @@ type liveView struct {
 
 func newLiveView(o Options) liveView {
 	// Whatever the life before left there is not true any more.
-	return liveView{area: live.New(o.LiveRoom, o.Names, liveSettings(o.Config)), owed: true}
+	return liveView{area: live.New(o.LiveRoom, o.Names, liveSettings(o.Config)), names: o.Names, owed: true}
 }
 
 func liveSettings(c config.Config) live.Settings {
@@ -55,6 +69,43 @@ func (v *liveView) owes() bool {
 	return v.owed || len(pending) > 0 || skipped > 0 || len(load) > 0 || missed > 0
 }
 
+// nameless is a second of load that waits for names until then.
+type nameless struct {
+	history.Second
+	until Monotonic
+}
+
+// second takes in a second of load.
+func (v *liveView) second(sec *history.Second, now Monotonic) {
+	until := now
+	if v.strangers {
+		until += Monotonic(namesWithin)
+	}
+	v.strangers = false
+	v.seconds = append(v.seconds, nameless{*sec, until})
+}
+
+// showSeconds makes records of the seconds that need wait no longer, in their order.
+func (v *liveView) showSeconds(now Monotonic, final bool) {
+	n := 0
+	for n < len(v.seconds) && (final || now >= v.seconds[n].until || v.isNamed(&v.seconds[n].Second)) {
+		v.area.Second(&v.seconds[n].Second)
+		n++
+	}
+	v.seconds = slices.Delete(v.seconds, 0, n)
+}
+
+// isNamed reports whether the names of all whom a second tells of are known.
+func (v *liveView) isNamed(sec *history.Second) bool {
+	for i := range sec.Loads {
+		l := &sec.Loads[i]
+		if l.Database != 0 && v.names.Database(l.Database) == "" || l.Role != 0 && v.names.Role(l.Role) == "" {
+			return false
+		}
+	}
+	return true
+}
+
 // showLive brings what is new into the live area: ended waits first, so that
 // a wait is there twice for a moment rather than not at all.
 func (s *Sampler) showLive() {
@@ -66,6 +117,7 @@ func (s *Sampler) showLive() {
 	for ; v.closed < len(closed); v.closed++ {
 		v.area.Ended(&closed[v.closed])
 	}
+	v.showSeconds(s.wake.NowNs, s.wake.Reasons&WokeStop != 0)
 	if !v.owes() || s.wake.NowNs < v.next {
 		return
 	}

@@ -1,6 +1,7 @@
 package sampler
 
 import (
+	"bytes"
 	"errors"
 	"strings"
 	"testing"
@@ -132,5 +133,66 @@ func TestLiveGraphIsEmptyWhileNobodyLooks(t *testing.T) {
 	}
 	if !emptied || !back {
 		t.Errorf("emptied when switched off: %v, shown again when switched on: %v", emptied, back)
+	}
+}
+
+// lateNames is a server whose names are known from a moment on.
+type lateNames struct {
+	noNames
+	srv      *server
+	database time.Duration
+	role     time.Duration
+}
+
+func (n lateNames) Database(uint32) string { return knownFrom(n.srv, n.database, "shop") }
+func (n lateNames) Role(uint32) string     { return knownFrom(n.srv, n.role, "clerk") }
+
+func knownFrom(srv *server, at time.Duration, name string) string {
+	if srv.now < at {
+		return ""
+	}
+	return name
+}
+
+// The first second of a database or role waits for their names, which could not
+// be asked for before; but not for ever, and no other second waits but those behind it.
+func TestLiveLoadWaitsForNames(t *testing.T) {
+	const first, second, never = 1010 * time.Millisecond, 2010 * time.Millisecond, time.Hour
+	for _, c := range []struct {
+		name           string
+		database, role time.Duration // when they are known
+		at             time.Duration // when the first second is shown
+		named          int           // of the two
+	}{
+		{"known already", 0, 0, first, 2},
+		{"come soon", first + 100*time.Millisecond, first + 300*time.Millisecond, first + 350*time.Millisecond, 2},
+		{"one does not come", 0, never, first + namesWithin + 10*time.Millisecond, 0},
+		{"come too late", second + 300*time.Millisecond, second + 300*time.Millisecond, first + namesWithin + 10*time.Millisecond, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			busy := func(at snapshot.Micros) func(*server) {
+				return func(s *server) {
+					s.runs = []snapshot.Run{{Second: at, Pid: 1, TimeUs: 1_000_000, LWLockMode: snapshot.NoLWLock, Database: 5, Role: 10}}
+					s.seconds = []snapshot.Second{{Second: at, SampledUs: 1_000_000, Samples: 100}}
+				}
+			}
+			srv := &server{script: []moment{
+				{at: first, reasons: WokeActivity, do: busy(start)},
+				{at: second, reasons: WokeActivity, do: busy(start.Add(time.Second))},
+			}}
+			playNamed(t, srv, &recorder{}, testConfig(), 4*time.Second, lateNames{srv: srv, database: c.database, role: c.role})
+			if len(srv.loadAt) == 0 || srv.loadAt[0] < c.at-namesLook || srv.loadAt[0] > c.at+namesLook {
+				t.Errorf("shown at %v, want the first at %v", srv.loadAt, c.at)
+			}
+			if last := srv.loadAt[len(srv.loadAt)-1]; last > second+2*namesLook {
+				t.Errorf("the second was shown at %v, though its owner is no stranger any more", last)
+			}
+			if n := bytes.Count(srv.load, []byte("clerk")); n != c.named {
+				t.Errorf("%d of two seconds have names, want %d", n, c.named)
+			}
+			if n := bytes.Count(srv.load, []byte("CPU")); n != 4 { // type and event
+				t.Errorf("%d words of load in two seconds, want 4", n)
+			}
+		})
 	}
 }

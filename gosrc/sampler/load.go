@@ -80,7 +80,7 @@ func (s *Sampler) readLoad(final bool) {
 				done.Slots, done.FastPath = s.fastPath.meter.Slots(), paths
 			}
 			l.seconds = append(l.seconds, done)
-			s.live.area.Second(&done)
+			s.live.second(&done, s.wake.NowNs)
 		}
 	}
 	for i := range runs { // of the second that goes on
@@ -107,7 +107,9 @@ func (s *Sampler) addRun(r *snapshot.Run) {
 func (s *Sampler) wantOwner(database, role uint32) {
 	l := &s.load
 	o := owner{database, role}
-	if asked, ok := l.roles[o]; !ok || s.wake.NowNs-asked >= Monotonic(ownersEvery) {
+	asked, ok := l.roles[o]
+	s.live.strangers = s.live.strangers || !ok
+	if !ok || s.wake.NowNs-asked >= Monotonic(ownersEvery) {
 		if len(l.roles) >= maxOwners {
 			clear(l.roles)
 		}

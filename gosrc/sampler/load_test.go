@@ -57,7 +57,7 @@ func TestPartsThatAreOffAreGapsOfTheirs(t *testing.T) {
 		{"all is sampled", true, true, "", 0},
 		{"no waits", false, true, history.PartWaits, 3},
 		{"no load", true, false, history.PartLoad, 3},
-		{"nothing", false, false, history.PartAll, 1},
+		{"nothing", false, false, history.PartAll, 3}, // before each heartbeat
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cfg := testConfig()
@@ -179,6 +179,27 @@ func TestWhatIsTracked(t *testing.T) {
 				t.Errorf("%#x, want %#x", got, c.want)
 			}
 		})
+	}
+}
+
+// Who is seen all the time may be renamed.
+func TestOwnersAreAskedForAgain(t *testing.T) {
+	const length = 3*ownersEvery + 5*time.Second
+	srv := &server{}
+	for at := time.Duration(0); at < length; at += time.Second {
+		begin := start.Add(at)
+		srv.script = append(srv.script, moment{at: at + time.Second, reasons: WokeActivity, do: func(s *server) {
+			s.runs = []snapshot.Run{
+				{Second: begin, Pid: 1, TimeUs: 1_000_000, LWLockMode: snapshot.NoLWLock, Database: 5, Role: 10},
+				{Second: begin, Pid: 2, TimeUs: 1_000_000, LWLockMode: snapshot.NoLWLock, Database: 5, Role: 10}}
+			s.seconds = []snapshot.Second{{Second: begin, SampledUs: 1_000_000, Samples: 100}}
+		}})
+	}
+	sink := &recorder{}
+	play(t, srv, sink, testConfig(), length)
+	asked := slices.DeleteFunc(sink.owners, func(o owner) bool { return o != owner{5, 10} })
+	if len(asked) != 4 {
+		t.Errorf("names were asked for %d times in %v, want at first and then every %v", len(asked), length, ownersEvery)
 	}
 }
 

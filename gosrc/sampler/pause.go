@@ -19,6 +19,8 @@ type off struct {
 	detail string
 }
 
+func (o off) leavesOutWaits() bool { return o.detail != "" && o.part != history.PartLoad }
+
 const (
 	detailEnabled    = "pg_lock_history.enabled was off"
 	detailTrackLocks = "pg_lock_history.track_locks was off"
@@ -48,14 +50,18 @@ func (s *Sampler) pause() {
 	if now == s.off {
 		return
 	}
-	waited := s.off.detail != "" && s.off.part != history.PartLoad
+	waited := s.off.leavesOutWaits()
 	s.endPause(s.wake.Now)
 	s.off = now
 	if now.detail != "" {
 		s.offSince, s.offTold = s.wake.Now, false
 	}
+	if !waited && now.leavesOutWaits() {
+		s.lookedNs = s.wake.NowNs
+		s.nextFlush = s.lookedNs // what goes on is told as of now
+	}
 	if waited && s.tracksLocks() {
-		s.resumed = true
+		s.resumed, s.rewriteFrom = true, s.wake.Now
 	}
 }
 
@@ -66,19 +72,25 @@ func (s *Sampler) endPause(at snapshot.Micros) {
 	}
 }
 
-// tellPause turns what lasts into a gap when it is time to. While nothing at all
-// is sampled there is no need to: the last tick says it.
+// tellPause turns what lasts into a gap when it is time to. While nothing at all is
+// sampled the last tick says it; but where a heartbeat is written all the same, it
+// must not make that time one that was watched.
 func (s *Sampler) tellPause(at snapshot.Micros, asked, busy bool) {
-	if s.off.detail == "" || s.off.part == history.PartAll {
+	if s.off.detail == "" {
 		return
 	}
 	age := at.Sub(s.offSince)
-	switch {
-	case asked, busy && age >= pauseEvery, age >= idleHealthEvery:
-	case s.off.detail != "" && !s.offTold: // before its time counts as watched
+	switch isAll := s.off.part == history.PartAll; {
+	case asked, isAll && age >= idleHealthEvery-2*idlePush:
+	case isAll:
+		return
+	case busy && age >= pauseEvery, age >= idleHealthEvery:
+	case !s.offTold: // before its time counts as watched
 	default:
 		return
 	}
 	s.endPause(at)
 	s.offTold = true
+	// What is open in the tables counts as lost in a gap of waits, anomalies too.
+	s.anomalies.owed = s.off.part == history.PartWaits
 }

@@ -80,6 +80,9 @@ type Wake struct {
 	Sweeps      Histogram // the sweeps before the last one
 }
 
+// at returns a moment of the clock that nobody sets by the server's as it is now.
+func (w *Wake) at(ns Monotonic) snapshot.Micros { return w.Now.Add(-time.Duration(w.NowNs - ns)) }
+
 // Walk is the answer of Locks beside the locks copied.
 type Walk struct {
 	TakenAt         snapshot.Micros

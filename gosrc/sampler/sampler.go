@@ -177,9 +177,10 @@ type Sampler struct {
 	lost      int64 // records of failed waits that were written over
 	resumed   bool  // the next sweep is the first after a hole or a pause
 
-	clockAt snapshot.Micros // the server's clock, as of the last answer
-	clockNs Monotonic       // and the one that nobody sets; 0 = no answer yet
-	step    time.Duration   // how far the clock was set since the last sweep that the tracker knows
+	clockAt  snapshot.Micros // the server's clock, as of the last answer
+	clockNs  Monotonic       // and the one that nobody sets; 0 = no answer yet
+	answerNs Monotonic       // that one, as of the answer before
+	step     time.Duration   // how far the clock was set since the last sweep that the tracker knows
 
 	number         int64
 	ticket         uint64 // highest flush() ticket asked for
@@ -187,6 +188,8 @@ type Sampler struct {
 	lastPush       snapshot.Micros
 	completeTo     snapshot.Micros // of the last flush
 	gaps           []history.Gap
+	lookedNs       Monotonic       // waits were last looked at then, before a pause that lasts or has just ended; 0 = there is none
+	rewriteFrom    snapshot.Micros // open waits are owed, once all before is told: a pause ended then; 0 = none are
 	off            off             // what is not sampled
 	offSince       snapshot.Micros // told in gaps up to then
 	offTold        bool            // readers know of it
@@ -346,7 +349,7 @@ func (s *Sampler) followClock() {
 	w := &s.wake
 	step := w.Now.Sub(s.clockAt) - time.Duration(w.NowNs-s.clockNs)
 	first := s.clockNs == 0
-	s.clockAt, s.clockNs = w.Now, w.NowNs
+	s.clockAt, s.clockNs, s.answerNs = w.Now, w.NowNs, s.clockNs
 	if first || step.Abs() < clockStep {
 		return
 	}
@@ -382,6 +385,9 @@ func (s *Sampler) deadline() Monotonic {
 	}
 	if s.live.owes() && s.live.next < d {
 		d = s.live.next
+	}
+	if look := s.wake.NowNs + Monotonic(namesLook); len(s.live.seconds) > 0 && look < d {
+		d = look
 	}
 	if s.tracksLocks() && len(s.known) > 0 && s.nextRow != 0 && s.nextRow < d {
 		d = s.nextRow
@@ -452,7 +458,13 @@ func (s *Sampler) digest(found []snapshot.Wait) bool {
 		return false // a quiet turn
 	}
 	previous := w.Previous
-	if previous == 0 {
+	switch {
+	case s.resumed && s.lookedNs != 0: // sweeps that go on for the load have not looked at waits
+		previous = w.at(s.lookedNs)
+		s.lookedNs = 0
+	case previous == 0 && s.answerNs != 0: // another period begins
+		previous = w.at(s.answerNs)
+	case previous == 0:
 		previous = w.Now
 	}
 	s.tracker.Sweep(episode.Sweep{At: w.Now, Previous: previous, Ticks: ticks, Found: found, Failed: s.failures, Resumed: s.resumed, Step: s.step})
@@ -664,7 +676,15 @@ func (s *Sampler) flush(asked, final bool) {
 	if rewrite {
 		s.texts.forget()
 	}
-	d := s.tracker.Drain(w.Now, episode.DrainOptions{RewriteOpen: rewrite, Final: final})
+	if s.rewriteFrom != 0 && s.completeTo > s.rewriteFrom { // the tables take them for lost in the pause
+		rewrite, s.rewriteFrom = true, 0
+	}
+	lookedAt, openAsOf := w.Now, snapshot.Micros(0)
+	if s.lookedNs != 0 {
+		lookedAt = w.at(s.lookedNs)
+		openAsOf = lookedAt
+	}
+	d := s.tracker.Drain(lookedAt, episode.DrainOptions{RewriteOpen: rewrite, Final: final})
 	unusual := s.drainAnomalies(w.Now, rewrite)
 	s.merged += d.Merged
 	if asked {
@@ -693,6 +713,7 @@ func (s *Sampler) flush(asked, final bool) {
 		OldestOpen: s.tracker.OldestOpen(w.Now),
 		Closed:     d.Closed,
 		Open:       d.Open,
+		OpenAsOf:   openAsOf,
 		Short:      d.Short,
 		Deadlocks:  d.Deadlocks,
 		Seconds:    s.load.seconds,

@@ -37,6 +37,7 @@ type server struct {
 	areaError error
 	graphs    []shownGraph
 	load      []byte // shown
+	loadAt    []time.Duration
 	ended     []shownWaits
 
 	failures []snapshot.Failure  // left by sessions, not yet read
@@ -66,7 +67,8 @@ type server struct {
 
 	partitions int64 // taken to count locks beyond the fast path, not yet told
 	waitErr    error
-	publish    func(*Status) // nil: nobody looks
+	periods    []time.Duration // asked for, one after the other
+	publish    func(*Status)   // nil: nobody looks
 }
 
 type moment struct {
@@ -85,6 +87,9 @@ func (s *server) wall() snapshot.Micros { return start.Add(s.now + s.set) }
 
 func (s *server) Wait(period time.Duration, deadline Monotonic, track Track, known, found []snapshot.Wait, w *Wake) (int, error) {
 	s.wakes++
+	if n := len(s.periods); n == 0 || s.periods[n-1] != period {
+		s.periods = append(s.periods, period)
+	}
 	*w = Wake{}
 	if s.waitErr != nil {
 		return 0, s.waitErr
@@ -300,6 +305,7 @@ func (s *server) LiveLoad(records []byte, skipped int) error {
 		return ErrBusy
 	}
 	s.load = append(s.load, records...)
+	s.loadAt = append(s.loadAt, s.now)
 	return nil
 }
 
@@ -316,7 +322,7 @@ func (s *server) LiveWaits(records []byte, skipped int) error {
 	return nil
 }
 
-var testRoom = live.Room{Graph: 1 << 20, Waits: 1 << 20}
+var testRoom = live.Room{Graph: 1 << 20, Waits: 1 << 20, Load: 1 << 20}
 
 // noNames is a server whose names nobody has looked up.
 type noNames struct{}
@@ -345,6 +351,7 @@ type recorder struct {
 	asksSlot   bool
 	detector   []byte // left by an earlier life
 
+	owners       []owner              // of sessions whose names were asked for
 	detectorLate bool                 // and not yet read
 	told         []bool               // whether a slot is to spare
 	pushed       func(*history.Batch) // nil: nobody looks
@@ -383,10 +390,12 @@ func (r *recorder) TellSlot(spare bool) {
 	r.asksSlot = false
 	r.told = append(r.told, spare)
 }
-func (r *recorder) WantTag(t lockmgr.Tag)         { r.tags = append(r.tags, t) }
-func (r *recorder) WantSession(*snapshot.Session) {}
-func (r *recorder) Ours(pids []int32) []int32     { return append(pids, ourPid) }
-func (r *recorder) WantFile(f snapshot.File)      { r.files = append(r.files, f) }
+func (r *recorder) WantTag(t lockmgr.Tag) { r.tags = append(r.tags, t) }
+func (r *recorder) WantSession(p *snapshot.Session) {
+	r.owners = append(r.owners, owner{p.Database, p.Role})
+}
+func (r *recorder) Ours(pids []int32) []int32 { return append(pids, ourPid) }
+func (r *recorder) WantFile(f snapshot.File)  { r.files = append(r.files, f) }
 func (r *recorder) closedEpisodes() (all []history.Episode) {
 	for _, b := range r.batches {
 		all = append(all, b.Closed...)
@@ -408,12 +417,18 @@ func testConfig() config.Config {
 // play runs a sampler on srv until the script's last moment, which stops it.
 func play(t *testing.T, srv *server, sink *recorder, cfg config.Config, length time.Duration) *Sampler {
 	t.Helper()
+	return playNamed(t, srv, sink, cfg, length, noNames{})
+}
+
+// playNamed is play where somebody looks names up.
+func playNamed(t *testing.T, srv *server, sink *recorder, cfg config.Config, length time.Duration, names live.Names) *Sampler {
+	t.Helper()
 	if sink.status.State == "" {
 		sink.status.State = stateRecording
 	}
 	srv.t = t
 	srv.script = append(srv.script, moment{at: length, reasons: WokeStop})
-	s := New(Options{Probes: srv, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: cfg, MaxProcesses: 16, LiveRoom: testRoom, Names: noNames{}, WatchOnStop: 50 * time.Millisecond})
+	s := New(Options{Probes: srv, Sink: sink, Log: report.New(func() {}), Conflicts: lockmgrtest.Conflicts(), Config: cfg, MaxProcesses: 16, LiveRoom: testRoom, Names: names, WatchOnStop: 50 * time.Millisecond})
 	if err := s.Run(); err != nil {
 		t.Fatalf("run: %v", err)
 	}
@@ -428,6 +443,12 @@ func alterWaits(s *server) {
 	s.locks = []snapshot.Lock{{Lock: 1, Field1: 5, Field2: 16384, Type: 0, Method: 1, NHolders: 1, NQueued: 1}}
 	s.holders = []snapshot.Holder{{Slot: 0, Pid: 100, LeaderSlot: 0, LeaderPid: 100, HoldMask: 1 << 1}}
 	s.queue = []snapshot.Queued{{WaitStart: since, Slot: 1, Pid: 101, LeaderSlot: 1, LeaderPid: 101, Mode: 8}}
+}
+
+// waitsForAnother has the process of alterWaits wait for another lock.
+func waitsForAnother(s *server) {
+	alterWaits(s)
+	s.waits[0].Lock, s.locks[0].Lock, s.locks[0].Field2 = 2, 2, 16385
 }
 
 func nobodyWaits(s *server) { s.waits, s.locks, s.holders, s.queue = nil, nil, nil, nil }
@@ -602,6 +623,143 @@ func TestSwitchedOffTimeIsAGap(t *testing.T) {
 	}
 }
 
+// A wait that goes on over a pause: what is written meanwhile says that nobody looks,
+// and afterwards the wait is handed out again, in a batch that is later than the gap.
+func TestOpenWaitsAreOwedAfterAPause(t *testing.T) {
+	off := `{"settings":{"enabled":false,"track_locks":true,"track_load":true,"database":"postgres","sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,"query_text":"full","query_length":64,"memory_limit_mb":64,"node_name":"n"},
+		"server":{"version_num":150000,"port":5432,"worker_start":1,"system_identifier":"1","extension_version":"1.0"}}`
+	srv := &server{settings: off, script: []moment{
+		{at: time.Second, do: alterWaits},
+		{at: 3 * time.Second, reasons: WokeReload},
+		{at: 5 * time.Second, reasons: WokeFlush},
+		{at: 7 * time.Second, reasons: WokeReload, do: func(s *server) { s.settings = strings.Replace(off, `"enabled":false`, `"enabled":true`, 1) }},
+	}}
+	sink := &recorder{}
+	play(t, srv, sink, testConfig(), 10*time.Second)
+
+	gaps := sink.gaps()
+	if len(gaps) != 2 || gaps[0].Ended != gaps[1].Began || gaps[0].Ended.Sub(start) > 5020*time.Millisecond {
+		t.Errorf("gaps %+v, want two: up to the flush that was asked for, and from then on", gaps)
+	}
+	before, after := 0, 0
+	for _, b := range sink.batches {
+		switch at := b.CompleteTo.Sub(start); {
+		case at < 3*time.Second:
+			before += len(b.Open)
+		case at > 7010*time.Millisecond && at < 9*time.Second:
+			after += len(b.Open)
+		case len(b.Open) > 0 && at < 9*time.Second:
+			t.Errorf("handed out as open at %v, when nobody looks", at)
+		}
+	}
+	if before == 0 || after != 1 {
+		t.Errorf("handed out %d times before the pause and %d times after it, want once again", before, after)
+	}
+}
+
+// While waits are not sampled, what was open is told as it was when that began, also
+// when the tables need it again; and what was young then is not told as open at all.
+func TestOpenWaitsInAPause(t *testing.T) {
+	off := `{"settings":{"enabled":true,"track_locks":false,"track_load":true,"database":"postgres","sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,"query_text":"full","query_length":64,"memory_limit_mb":64,"node_name":"n"},
+		"server":{"version_num":150000,"port":5432,"worker_start":1,"system_identifier":"1","extension_version":"1.0"}}`
+	for _, c := range []struct {
+		name  string
+		began time.Duration
+		told  int // as open: before the pause, and when it is asked for in the pause
+	}{
+		{"old", 3300 * time.Millisecond, 2},
+		{"young", 3450 * time.Millisecond, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			sink := &recorder{}
+			srv := &server{settings: off, script: []moment{
+				{at: c.began, do: alterWaits},
+				{at: 3500 * time.Millisecond, reasons: WokeReload},
+				{at: 5 * time.Second, do: func(*server) { sink.rewrite = true }},
+			}}
+			play(t, srv, sink, testConfig(), 8*time.Second)
+			told := 0
+			for _, b := range sink.batches {
+				if b.CompleteTo.Sub(start) >= 8*time.Second {
+					continue // at the end all is told
+				}
+				told += len(b.Open)
+				asOf := b.OpenAsOf
+				if asOf == 0 {
+					asOf = b.CompleteTo
+				}
+				if at := asOf.Sub(start); len(b.Open) > 0 && at > 3510*time.Millisecond {
+					t.Errorf("told as open at %v, as of %v, when nobody looked", b.CompleteTo.Sub(start), at)
+				}
+			}
+			if told != c.told {
+				t.Errorf("told as open %d times, want %d", told, c.told)
+			}
+		})
+	}
+}
+
+// What a process waits for after a pause began when the server says, although before
+// the pause it waited for something else, which ended when that was last seen.
+func TestWaitsFromBeforeAndAfterAPause(t *testing.T) {
+	for _, c := range []struct{ name, setting string }{
+		{"nothing is sampled", "enabled"},
+		{"load is", "track_locks"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			on := `{"settings":{"enabled":true,"track_locks":true,"track_load":true,"database":"postgres","sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,"query_text":"full","query_length":64,"memory_limit_mb":64,"node_name":"n"},
+		"server":{"version_num":150000,"port":5432,"worker_start":1,"system_identifier":"1","extension_version":"1.0"}}`
+			srv := &server{settings: strings.Replace(on, `"`+c.setting+`":true`, `"`+c.setting+`":false`, 1), script: []moment{
+				{at: time.Second, do: alterWaits},
+				{at: 2 * time.Second, reasons: WokeReload},
+				{at: 4 * time.Second, do: waitsForAnother},
+				{at: 5 * time.Second, reasons: WokeReload, do: func(s *server) { s.settings = on; s.last = 0 }},
+				{at: 6 * time.Second, do: nobodyWaits},
+			}}
+			sink := &recorder{}
+			play(t, srv, sink, testConfig(), 8*time.Second)
+			closed := sink.closedEpisodes()
+			if len(closed) != 2 {
+				t.Fatalf("ended %+v, want two waits", closed)
+			}
+			if end := closed[0].End.Sub(start); end < 2*time.Second || end > 2020*time.Millisecond {
+				t.Errorf("the first ended at %v, want when it was last seen, at 2 s", end)
+			}
+			if closed[1].Start != start.Add(4*time.Second) {
+				t.Errorf("the second began at %v, want at 4 s", closed[1].Start.Sub(start))
+			}
+		})
+	}
+}
+
+// With another period the shim begins anew: the sweeps before it were all the same.
+func TestWaitsFromBeforeAndAfterAReload(t *testing.T) {
+	srv := &server{script: []moment{
+		{at: time.Second, do: alterWaits},
+		{at: 2 * time.Second, reasons: WokeReload},
+		{at: 2*time.Second + 20*time.Millisecond, do: func(s *server) {
+			waitsForAnother(s)
+			s.waits[0].WaitStart = start.Add(2*time.Second + 15*time.Millisecond)
+			s.queue[0].WaitStart = s.waits[0].WaitStart
+			s.last = 0
+		}},
+		{at: 3 * time.Second, do: nobodyWaits},
+	}}
+	srv.settings = `{"settings":{"enabled":true,"track_locks":true,"track_load":true,"database":"postgres","sample_period_ms":30,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,"query_text":"full","query_length":64,"memory_limit_mb":64,"node_name":"n"},
+		"server":{"version_num":150000,"port":5432,"worker_start":1,"system_identifier":"1","extension_version":"1.0"}}`
+	sink := &recorder{}
+	play(t, srv, sink, testConfig(), 5*time.Second)
+	closed := sink.closedEpisodes()
+	if len(closed) != 2 {
+		t.Fatalf("ended %+v, want two waits", closed)
+	}
+	for i, want := range []time.Duration{time.Second, 2*time.Second + 15*time.Millisecond} {
+		if began := closed[i].Start.Sub(start); began != want {
+			t.Errorf("wait %d began at %v, want at %v, as the server says", i+1, began, want)
+		}
+	}
+}
+
 func TestHoleBetweenSweepsIsAGap(t *testing.T) {
 	srv := &server{script: []moment{{at: 2 * time.Second, reasons: WokeDeadline, do: func(s *server) { s.now += 3 * time.Second }}}}
 	sink := &recorder{}
@@ -645,6 +803,35 @@ func TestShorterFlushPeriodTakesEffectAtOnce(t *testing.T) {
 			}
 			return
 		}
+	}
+}
+
+// The next wait goes by the new period, and so does what is counted.
+func TestSamplePeriodIsChangedAtRunTime(t *testing.T) {
+	settings := func(ms string) string {
+		return strings.Replace(`{"settings":{"enabled":true,"track_locks":true,"track_load":true,"database":"postgres","sample_period_ms":10,"flush_period_ms":1000,"retention_s":604800,"max_size_mb":1024,"min_duration_ms":100,"max_rows_per_second":1000,"query_text":"full","query_length":64,"memory_limit_mb":64,"node_name":"n"},
+		"server":{"version_num":150000,"port":5432,"worker_start":1,"system_identifier":"1","extension_version":"1.0"}}`, `_period_ms":10,`, `_period_ms":`+ms+`,`, 1)
+	}
+	srv := &server{settings: settings("250"), script: []moment{
+		{at: 2 * time.Second, reasons: WokeReload},
+		{at: 4 * time.Second, reasons: WokeReload, do: func(s *server) { s.settings = settings("5") }},
+	}}
+	sink := &recorder{}
+	s := play(t, srv, sink, testConfig(), 6*time.Second)
+	if want := []time.Duration{10 * time.Millisecond, 250 * time.Millisecond, 5 * time.Millisecond}; !slices.Equal(srv.periods, want) {
+		t.Errorf("the probe waited by %v, want %v", srv.periods, want)
+	}
+	var ticks int64
+	for _, b := range sink.batches {
+		for i := range b.Health {
+			ticks += int64(b.Health[i].TicksDone)
+		}
+	}
+	if ticks < 600 || ticks > 615 { // 200 and 8 and 400
+		t.Errorf("%d ticks, want 608", ticks)
+	}
+	if got := trackerConfig(s.o.Config).HandOver; got != 10*time.Millisecond {
+		t.Errorf("a hand-over takes up to %v, want two of the new periods", got)
 	}
 }
 

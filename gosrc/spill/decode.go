@@ -274,6 +274,7 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 	b.Waiting = d.bool()
 	b.OldestOpen = d.time(b.CompleteTo)
 	b.Closed = list(d, leastEpisode, func(e *history.Episode) { d.episode(e, b.CompleteTo) })
+	b.OpenAsOf = d.time(b.CompleteTo)
 	b.Open = list(d, leastEpisode, func(e *history.Episode) { d.episode(e, b.CompleteTo) })
 	b.Short = list(d, leastShort, func(s *history.ShortWait) { d.short(s, b.CompleteTo) })
 	b.Deadlocks = list(d, leastDeadlock, func(l *history.Deadlock) { d.deadlock(l, b.CompleteTo) })

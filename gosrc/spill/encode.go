@@ -14,7 +14,7 @@ import (
 
 const (
 	magic  = "PLHspill"
-	format = 4
+	format = 5
 
 	headerBytes = len(magic) + 4 + 8
 	crcBytes    = 4
@@ -240,6 +240,7 @@ func (e *encoder) batch(b *history.Batch, from snapshot.Micros) {
 	for i := range b.Closed {
 		e.episode(&b.Closed[i], b.CompleteTo)
 	}
+	e.time(b.OpenAsOf, b.CompleteTo)
 	e.uint(uint64(len(b.Open)))
 	for i := range b.Open {
 		e.episode(&b.Open[i], b.CompleteTo)

@@ -322,7 +322,7 @@ func TestRefusals(t *testing.T) {
 		{"one byte changed", bytes(func(raw []byte) []byte { raw[len(raw)/2] ^= 0x10; return raw }), []string{"damaged", "checksum"}},
 		{"empty", bytes(func([]byte) []byte { return nil }), []string{"damaged", "0 bytes"}},
 		{"not ours", bytes(func([]byte) []byte { return []byte(strings.Repeat("x", 5000)) }), []string{"damaged"}},
-		{"newer format", bytes(func(raw []byte) []byte { raw[len(magic)+3]++; return sealed(raw) }), []string{"format 5", "reads 4", "another version"}},
+		{"newer format", bytes(func(raw []byte) []byte { raw[len(magic)+3]++; return sealed(raw) }), []string{"format 6", "reads 5", "another version"}},
 		{"does not say whose", bytes(func(raw []byte) []byte {
 			raw = append(raw[:headerBytes], 1, 2, 3, 0, 0, 0, 0)
 			binary.BigEndian.PutUint64(raw[len(magic)+4:], 3)

@@ -125,6 +125,41 @@ func TestLiveTruncatedByHand(t *testing.T) {
 	}
 }
 
+// The ends of waits are emptied by hand, and what says that they had begun is not:
+// nobody says that they go on. Also when it happens while there is no session.
+func TestLiveEndsTruncatedByHand(t *testing.T) {
+	for _, between := range []bool{false, true} {
+		t.Run(fmt.Sprintf("between sessions %t", between), func(t *testing.T) {
+			l := newLab(t, true)
+			l.start()
+			tag := lockmgr.Tag{Type: lockmgr.Advisory, Field2: 1}
+			stays := l.wait(61, tag, l.session(50, "BEGIN"))
+			ends := l.wait(60, tag, l.session(50, "BEGIN"))
+			goesOn := history.Batch{Waiting: true, OldestOpen: stays.Start, Open: []history.Episode{stays}}
+			both := goesOn
+			both.Open = []history.Episode{stays, ends}
+			l.flushed(l.push(time.Second, both))
+			closed := ends
+			closed.End, closed.Outcome = l.now.Add(time.Second), history.Granted
+			l.flushed(l.push(time.Second, history.Batch{Waiting: true, OldestOpen: stays.Start, Closed: []history.Episode{closed}}))
+			l.flushed(l.push(time.Second, goesOn)) // the files are known by now
+			l.expect("1", `SELECT count(*) FROM lock_history.waits WHERE wait_end IS NULL`)
+			l.store.RewriteOpen()
+			if between {
+				l.must(`SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'pg_lock_history writer' AND datname = current_database()`)
+			}
+			l.must(`TRUNCATE lock_history.episode`)
+			l.flushed(l.push(time.Second, history.Batch{Waiting: true, OldestOpen: stays.Start}))
+			if !l.store.RewriteOpen() {
+				t.Fatal("the one that goes on is not asked for")
+			}
+			l.flushed(l.push(time.Second, goesOn))
+			l.expect("61", `SELECT string_agg(a.pid::text, ',') FROM lock_history.waits AS a WHERE wait_end IS NULL`)
+			l.expect("unknown", `SELECT outcome FROM lock_history.waits WHERE wait_end IS NOT NULL`)
+		})
+	}
+}
+
 // A file is gone: said, and mended by the TRUNCATE that the hint names.
 func TestLiveMissingFile(t *testing.T) {
 	l := newLab(t, true)

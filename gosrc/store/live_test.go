@@ -442,7 +442,7 @@ func TestLiveRuns(t *testing.T) {
 	l.cfg.Server.WorkerStart = l.now
 	l.start()
 	l.until("it records", func() bool { return l.store.Status().State == StateRecording })
-	l.expect("stopped 00:01:00", `SELECT reason || ' ' || (ended - began) FROM lock_history.gap ORDER BY began DESC LIMIT 1`)
+	l.expect("stopped 00:01:00 the worker did not end in order", `SELECT reason || ' ' || (ended - began) || ' ' || detail FROM lock_history.gap ORDER BY began DESC LIMIT 1`)
 	l.stop()
 
 	l.cfg.Server.PreviousFlush = 0
@@ -636,7 +636,94 @@ func TestLiveLostEnd(t *testing.T) {
 	}
 	l.queue.SetLimit(queue.Limit{Bytes: 1 << 20})
 	l.flushed(l.push(time.Second, history.Batch{Waiting: true, Open: []history.Episode{stays}, OldestOpen: stays.Start}))
-	l.expect("61", `SELECT string_agg(pid::text, ',') FROM lock_history.open AS o JOIN lock_history.actor AS a USING (actor_id) WHERE o.written_at > (SELECT lost_until FROM lock_history.run)`)
+	l.expect("61", `SELECT string_agg(pid::text, ',') FROM lock_history.open AS o JOIN lock_history.actor AS a USING (actor_id) WHERE o.written_at > (SELECT upper(lost) FROM lock_history.run)`)
+}
+
+// While waits are not sampled nobody knows how they go on, also when a heartbeat is
+// written then, and when the life of the worker ends in such a time.
+func TestLiveOpenInAPause(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		run  int64 // of the batches
+		gap  history.Gap
+		asOf bool   // written again in the pause, as it was seen before
+		want string // how the wait shows
+	}{
+		{"disabled", 0, history.Gap{Reason: history.GapDisabled}, false, "unknown"},
+		{"no waits", 0, history.Gap{Reason: history.GapDisabled, Part: history.PartWaits}, false, "unknown"},
+		{"no load", 0, history.Gap{Reason: history.GapDisabled, Part: history.PartLoad}, false, ""},
+		{"looked again since", 0, history.Gap{Reason: history.GapLate}, false, ""},
+		{"of a life before", 1, history.Gap{Reason: history.GapDisabled}, false, "unknown"},
+		{"written again", 0, history.Gap{Reason: history.GapDisabled}, true, "unknown"},
+		{"written again by a life before", 1, history.Gap{Reason: history.GapDisabled}, true, "unknown"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			l := newLab(t, true)
+			run := int64(0)
+			if c.run != 0 {
+				run = int64(l.cfg.Server.WorkerStart) - c.run
+			}
+			e := l.wait(60, lockmgr.Tag{Type: lockmgr.Advisory, Field2: 1}, l.session(50, "BEGIN"))
+			complete := l.now
+			c.gap.Began, c.gap.Ended = complete.Add(time.Second), complete.Add(3*time.Second)
+			batches := []history.Batch{
+				{Run: run, Number: 1, CompleteTo: complete, Waiting: true, Open: []history.Episode{e}, OldestOpen: e.Start},
+				{Run: run, Number: 2, CompleteTo: complete.Add(3 * time.Second), Gaps: []history.Gap{c.gap}, OldestOpen: e.Start},
+			}
+			if c.asOf {
+				batches[1].Open, batches[1].OpenAsOf = batches[0].Open, c.gap.Began
+			}
+			if c.run != 0 {
+				l.earlier = []history.Run{{ID: run, CompleteTo: batches[1].CompleteTo}}
+				l.restore = []queue.Item{{Batch: &batches[0], From: complete}, {Batch: &batches[1], From: complete}}
+				l.start()
+				l.flushed(l.push(5*time.Second, history.Batch{Waiting: true}))
+			} else {
+				l.start()
+				l.flushed(l.push(0, batches[0]))
+				l.flushed(l.push(3*time.Second, batches[1]))
+			}
+			l.expect(c.want, `SELECT coalesce(outcome, '') FROM lock_history.waits`)
+			if c.want != "" {
+				l.expect("t", `SELECT left((wait_end = $1)::text, 1) FROM lock_history.waits`, c.gap.Began.Time())
+			}
+			if c.run == 0 {
+				l.flushed(l.push(time.Second, history.Batch{Waiting: true, Open: []history.Episode{e}, OldestOpen: e.Start}))
+				l.expect("", `SELECT coalesce(outcome, '') FROM lock_history.waits`)
+			}
+		})
+	}
+}
+
+// Each wait that is lost ends with the first time that it may have ended in, however
+// many come after it; when they are too many, with the moment when it was last written.
+func TestLiveManyLosses(t *testing.T) {
+	l := newLab(t, true)
+	l.start()
+	long := l.wait(59, lockmgr.Tag{Type: lockmgr.Advisory, Field2: 1}, l.session(50, "BEGIN")) // keeps oldest_open where it is
+	var began, written []snapshot.Micros
+	ended := func(want []snapshot.Micros) {
+		t.Helper()
+		for i, at := range want {
+			l.expect("t", `SELECT left((count(*) = 1 AND min(wait_end) = $2)::text, 1) FROM lock_history.waits WHERE pid = $1`, 60+i, at.Time())
+		}
+	}
+	for i := range maxLosses + 2 {
+		e := l.wait(int32(60+i), lockmgr.Tag{Type: lockmgr.Advisory, Field2: 1}, l.session(50, "BEGIN"))
+		written = append(written, l.push(time.Second, history.Batch{Waiting: true, OldestOpen: long.Start, Open: []history.Episode{long, e}}))
+		l.flushed(written[i])
+		gap := history.Gap{Began: l.now.Add(time.Second), Ended: l.now.Add(2 * time.Second), Reason: history.GapDisabled}
+		began = append(began, gap.Began)
+		l.flushed(l.push(3*time.Second, history.Batch{Waiting: true, OldestOpen: long.Start, Gaps: []history.Gap{gap}}))
+		switch i {
+		case 3:
+			ended(began)
+		case maxLosses:
+			ended(append(began[:1:1], written[1:]...))
+		}
+	}
+	ended(append(append(began[:1:1], written[1:maxLosses+1]...), began[maxLosses+1]))
+	l.expect("2", `SELECT count(*) FROM lock_history.run, unnest(lost)`)
 }
 
 func TestLiveRingTurns(t *testing.T) {

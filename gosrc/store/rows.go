@@ -150,11 +150,15 @@ func newRows(h *hand, s *session, names *Names, c *config.Config, dims *dimensio
 // openedAt returns when the open waits of b are said to be written: of one wait
 // the latest row counts, also when the clock was set back.
 func (s *session) openedAt(h *hand, b *history.Batch) snapshot.Micros {
+	at := b.CompleteTo
+	if b.OpenAsOf != 0 {
+		at = b.OpenAsOf
+	}
 	if h.run != 0 {
-		return b.CompleteTo // of an earlier life
+		return at // of an earlier life
 	}
 	if s.lastOpen.number != b.Number {
-		s.lastOpen.number, s.lastOpen.at = b.Number, max(b.CompleteTo, s.lastOpen.at+1)
+		s.lastOpen.number, s.lastOpen.at = b.Number, max(at, s.lastOpen.at+1)
 	}
 	return s.lastOpen.at
 }

@@ -75,9 +75,34 @@ type session struct {
 	analyzeAt int64
 }
 
-// files are the files of those leaves of a segment of whose rows we remember
-// that they are there. TRUNCATE gives them others, and so does VACUUM FULL. All 0: not known.
-type segmentFiles struct{ actor, dim, open uint32 }
+// files are the files of those leaves of a segment of whose rows we remember, or
+// readers take for granted, that they are there. TRUNCATE gives them others, and so
+// does VACUUM FULL. All 0: not known.
+type segmentFiles struct{ actor, dim, open, episode uint32 }
+
+// segmentSeen is a segment that was open, with its files.
+type segmentSeen struct {
+	place place
+	seg   int // -1: none
+	round int64
+	files segmentFiles
+}
+
+// seen is the segment that is open now.
+func (s *session) seen() segmentSeen {
+	current := ring.Current(&s.rows)
+	if current < 0 {
+		return segmentSeen{seg: current}
+	}
+	return segmentSeen{place: s.place, seg: current, round: s.rows[current].Round, files: s.files[current]}
+}
+
+// isEmptied reports whether it has been given other files since.
+func (before segmentSeen) isEmptied(now segmentSeen) bool {
+	files := now.files
+	now.files = before.files
+	return before.seg >= 0 && before.files != (segmentFiles{}) && before == now && before.files != files
+}
 
 // size estimates what the ring takes.
 func (s *session) size() ring.Size {
@@ -255,17 +280,20 @@ func (s *session) enterNode(ctx context.Context, tx pgx.Tx, c *config.Config) er
 // enterRuns finds the row of this life of the worker, or makes it. Earlier lives
 // that could not write at all come first: each has a gap before it.
 func (s *session) enterRuns(ctx context.Context, tx pgx.Tx, c *config.Config, earlier []history.Run) error {
-	var known snapshot.Micros // of the life before
+	var before end // of the life before
 	for _, r := range earlier {
 		if r.ID >= s.run {
 			continue // the clock was set back: not to be told from ours by its order
 		}
-		if _, err := s.enterRun(ctx, tx, c, r.ID, known); err != nil {
+		if _, err := s.enterRun(ctx, tx, c, r.ID, before); err != nil {
 			return err
 		}
-		known = r.CompleteTo
+		before = end{at: r.CompleteTo, inOrder: true}
 	}
-	made, err := s.enterRun(ctx, tx, c, s.run, max(known, c.Server.PreviousFlush))
+	if flushed := c.Server.PreviousFlush; flushed > before.at {
+		before = end{at: flushed} // another life, which has left nothing
+	}
+	made, err := s.enterRun(ctx, tx, c, s.run, before)
 	if err != nil {
 		return err
 	}
@@ -292,11 +320,24 @@ func (s *session) enterRuns(ctx context.Context, tx pgx.Tx, c *config.Config, ea
 	return nil
 }
 
+// end is up to when the history of a life is complete, as far as others than the
+// tables know. One that ended in order has handed over the second of its end as well.
+type end struct {
+	at      snapshot.Micros // 0: they do not know
+	inOrder bool
+}
+
+// What is told of a life that did not end in order. Load takes a gap with a detail
+// for one that begins with its second: see load_hole() in sql/parts/48_minutes.sql.
+const (
+	endedUnseen     = "from the last heartbeat on; a server where nobody waits writes one every 15 minutes"
+	endedInDisorder = "the worker did not end in order"
+)
+
 // enterRun makes sure of the row of a life of the worker and reports whether it
 // had to be made. Then the time since the life before becomes a gap in the same
-// transaction; known is up to when that one's history is complete, as far as
-// others than the tables know.
-func (s *session) enterRun(ctx context.Context, tx pgx.Tx, c *config.Config, run int64, known snapshot.Micros) (made bool, err error) {
+// transaction; last is how that one ended.
+func (s *session) enterRun(ctx context.Context, tx pgx.Tx, c *config.Config, run int64, last end) (made bool, err error) {
 	var there bool
 	var before *time.Time
 	err = tx.QueryRow(ctx, `
@@ -313,9 +354,11 @@ func (s *session) enterRun(ctx context.Context, tx pgx.Tx, c *config.Config, run
 	if before != nil {
 		// An idle server's heartbeat is old; what the last life wrote, or had
 		// no need to, may be known better.
-		began, detail := *before, "from the last heartbeat on; a server where nobody waits writes one every 15 minutes"
-		if known := known.Time(); !known.Before(began) && known.Before(started) {
-			began, detail = known, ""
+		began, detail := *before, endedUnseen
+		if at := last.at.Time(); !at.Before(began) && at.Before(started) {
+			if began, detail = at, ""; !last.inOrder {
+				detail = endedInDisorder
+			}
 		}
 		seg := ring.Current(&s.rows)
 		switch {
@@ -356,7 +399,8 @@ func (s *session) readRing(ctx context.Context) error {
 		SELECT seg, round, opened_at, closed_at, is_empty, is_rolled,
 		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.actor_' || seg)), 0),
 		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.dim_' || seg)), 0),
-		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.open_' || seg)), 0)
+		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.open_' || seg)), 0),
+		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.episode_' || seg)), 0)
 		  FROM lock_history.ring`)
 	if err != nil {
 		return fmt.Errorf("read the ring: %w", err)
@@ -366,7 +410,7 @@ func (s *session) readRing(ctx context.Context) error {
 	var f segmentFiles
 	var opened, closed *time.Time
 	n := 0
-	_, err = pgx.ForEachRow(rows, []any{&seg, &r.Round, &opened, &closed, &r.Empty, &r.Rolled, &f.actor, &f.dim, &f.open}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&seg, &r.Round, &opened, &closed, &r.Empty, &r.Rolled, &f.actor, &f.dim, &f.open, &f.episode}, func() error {
 		if seg < 0 || seg >= ring.Segments {
 			return fmt.Errorf("%w: ring has a segment %d", errNotOurs, seg)
 		}

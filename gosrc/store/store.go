@@ -217,8 +217,9 @@ type writer struct {
 	*Store
 	cfg     *config.Config
 	target  target
-	session *session // nil while not connected
-	hand    *hand    // taken from the queue, not yet committed
+	session *session    // nil while not connected
+	segment segmentSeen // as the session before has left it
+	hand    *hand       // taken from the queue, not yet committed
 	gaps    []history.Gap
 	held    *history.Gap // being dropped for want of an empty segment
 	ticket  uint64       // highest flush() ticket not yet answered
@@ -272,7 +273,7 @@ type hand struct {
 
 func newWriter(s *Store) *writer {
 	w := &writer{Store: s, cfg: s.config.Load(), reported: make(map[string]bool),
-		complete: make(map[place]snapshot.Micros), st: Status{State: StateStarting, RingSegment: -1}}
+		complete: make(map[place]snapshot.Micros), segment: segmentSeen{seg: -1}, st: Status{State: StateStarting, RingSegment: -1}}
 	w.target = writerTarget(w.cfg)
 	return w
 }
@@ -415,6 +416,7 @@ func (w *writer) open(ctx context.Context) error {
 		return err
 	}
 	w.st.Target = sess.target()
+	w.meetTruncate(w.segment, sess) // in between
 	for _, g := range sess.owed {
 		w.addGap(g)
 	}
@@ -468,6 +470,7 @@ func (w *writer) completeTo(s *session, to snapshot.Micros) {
 
 func (w *writer) disconnect() {
 	if w.session != nil {
+		w.segment = w.session.seen()
 		hangUp(w.session.conn)
 		w.session, w.st.Target = nil, ""
 	}
@@ -597,8 +600,26 @@ func (w *writer) take() {
 		h.bytes += items[i].Bytes
 		h.rows += int64(b.Rows())
 		w.ticket = max(w.ticket, b.Ticket)
+		for j := range b.Gaps {
+			if g := &b.Gaps[j]; g.Reason == history.GapDisabled && g.Part != history.PartLoad {
+				w.loseOf(h, g.Began, g.Ended)
+			}
+		}
 	}
 	w.hand = h
+}
+
+// loseOf notes that waits were not watched at that time: of a life before, in the
+// hand that tells of it.
+func (w *writer) loseOf(h *hand, from, to snapshot.Micros) {
+	if h.run == 0 {
+		w.lose(from, to)
+		return
+	}
+	if h.lossFrom == 0 || from < h.lossFrom {
+		h.lossFrom = max(from, 1)
+	}
+	h.lossTo = max(h.lossTo, to)
 }
 
 // lose notes that the ends of waits that the tables have as open may be unknown

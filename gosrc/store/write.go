@@ -32,6 +32,10 @@ const (
 	// its end.
 	heldGapLength = time.Minute
 
+	// maxLosses bounds the times in a run row, 16 bytes each, that is written with every
+	// batch. Beyond it they become one: of a wait that was lost then, less is known.
+	maxLosses = 20
+
 	keyHeld   = "store: held"
 	keyGaveUp = "store: minutes given up"
 )
@@ -55,13 +59,12 @@ func (w *writer) write(ctx context.Context) error {
 		h.named = true
 	}
 
-	emptied, err := s.look(ctx, w.cfg)
+	before := s.seen()
+	err := s.look(ctx, w.cfg)
 	if err != nil {
 		return err
 	}
-	if emptied {
-		w.rewriteOpen.Store(true)
-	}
+	w.meetTruncate(before, s)
 	if h.run != 0 {
 		if err := s.learnKnown(ctx, h, w.cfg.FlushPeriod); err != nil {
 			return err
@@ -234,32 +237,40 @@ func (w *writer) hold(h *hand, held bool) {
 }
 
 // look learns what may have changed since the last transaction: by DROP and
-// CREATE EXTENSION, by other nodes, by our own writing. It reports whether the
-// current segment has been emptied by hand.
-func (s *session) look(ctx context.Context, c *config.Config) (emptied bool, err error) {
+// CREATE EXTENSION, by other nodes, by hand, by our own writing.
+func (s *session) look(ctx context.Context, c *config.Config) error {
 	ext, err := findExtension(ctx, s.conn)
 	if err != nil {
-		return false, err
+		return err
 	}
 	if ext != s.ext {
-		return false, errRecreated
+		return errRecreated
 	}
-	current := ring.Current(&s.rows)
-	var before segmentFiles
-	if current >= 0 {
-		before = s.files[current]
-	}
+	before := s.seen()
 	if err := s.readRing(ctx); err != nil {
-		return false, err
+		return err
 	}
-	now := ring.Current(&s.rows)
-	emptied = now == current && before != (segmentFiles{}) && before != s.files[now]
-	if now != current || emptied { // another node went on, or reset()
+	now := s.seen()
+	if now.seg != before.seg || before.isEmptied(now) { // another node went on, or reset()
 		clear(s.actors)
 		s.dims = nil
 		s.measureAt = time.Time{}
 	}
-	return emptied, s.measure(ctx, c)
+	return s.measure(ctx, c)
+}
+
+// meetTruncate looks whether the current segment has been emptied by hand since.
+// Then open waits are needed again; and where their ends have gone, nobody knows any
+// more which of those in the tables had ended.
+func (w *writer) meetTruncate(before segmentSeen, s *session) {
+	now := s.seen()
+	if !before.isEmptied(now) {
+		return
+	}
+	w.rewriteOpen.Store(true)
+	if before.files.episode != now.files.episode && w.lastComplete > 0 {
+		w.lose(s.rows[now.seg].OpenedAt, w.lastComplete)
+	}
 }
 
 // beat raises the batch number, provided nobody else did.
@@ -272,11 +283,13 @@ func (s *session) beat(ctx context.Context, tx pgx.Tx, h *hand, flushPeriod time
 		UPDATE lock_history.run
 		   SET heartbeat = $4::timestamptz, batch = $5::bigint, flush_period = pg_catalog.make_interval(secs => $6::float8),
 		       oldest_open = coalesce($7::timestamptz, oldest_open),
-		       -- a loss that goes on began where it did
-		       lost_from = CASE WHEN $8::timestamptz > lost_until THEN $8 ELSE lost_from END,
-		       lost_until = greatest($9::timestamptz, lost_until)
+		       lost = CASE WHEN $9::timestamptz IS NULL THEN lost
+		                   WHEN (SELECT pg_catalog.count(*) FROM pg_catalog.unnest(lost)) < $10::int
+		                   THEN lost + pg_catalog.tstzmultirange(pg_catalog.tstzrange(least($8::timestamptz, $9), $9, '[]'))
+		                   -- what was written in between and still goes on was written again
+		                   ELSE pg_catalog.tstzmultirange(pg_catalog.tstzrange(least($8, pg_catalog.lower(lost)), greatest($9, pg_catalog.upper(lost)), '[]')) END
 		 WHERE node_id = $1::int AND run = $2::bigint AND batch = $3::bigint`,
-		s.nodeID, run, batch, h.complete.Time(), number, flushPeriod.Seconds(), when(h.oldest), when(h.lossFrom), when(h.lossTo))
+		s.nodeID, run, batch, h.complete.Time(), number, flushPeriod.Seconds(), when(h.oldest), when(h.lossFrom), when(h.lossTo), maxLosses)
 	if err != nil {
 		return fmt.Errorf("write the heartbeat: %w", err)
 	}

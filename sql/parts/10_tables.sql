@@ -29,8 +29,8 @@ CREATE TABLE lock_history.run (
     batch        bigint NOT NULL,        -- number of the last batch that is in the tables
     flush_period interval NOT NULL,
     oldest_open  timestamptz NOT NULL DEFAULT '-infinity', -- no wait that is open as of the heartbeat began earlier
-    lost_from    timestamptz,            -- facts from then to then were dropped: the end of a wait that was open
-    lost_until   timestamptz NOT NULL DEFAULT '-infinity', -- may be among them, unless it was written again since
+    lost         tstzmultirange NOT NULL DEFAULT '{}', -- facts of those times are not there: the end of a wait that was
+                                         -- open may be among them, unless it was written again since
     PRIMARY KEY (node_id, run)
 ) WITH (fillfactor = 50);
 
@@ -411,7 +411,7 @@ CREATE TABLE lock_history.gap (
     ended   timestamptz NOT NULL,
     reason  text NOT NULL,
     lost    bigint NOT NULL,
-    detail  text,
+    detail  text,                        -- reason stopped: null when the life before ended in order
     part    text                         -- waits, load; null: all that is recorded
 ) PARTITION BY LIST (seg);
 

@@ -147,13 +147,18 @@ SELECT p.seg, o.node_id, o.wait_id, p.proc_key, p.actor_id, true,
        p.edge_kind, p.edge_proc, p.edge_pid, p.edge_actor, p.edge_modes, p.edge_from, p.edge_to
 FROM (SELECT DISTINCT ON (l.wait_start, l.wait_id, l.node_id)
              l.seg, l.place, l.wait_start, l.wait_id, l.node_id,
-             CASE WHEN l.written_at > r.lost_until THEN r.heartbeat ELSE r.lost_from END AS known_until,
+             -- lost with the first of those times: after it, all that went on was written again
+             CASE WHEN l.written_at <= pg_catalog.upper(r.lost)
+                  THEN pg_catalog.lower(r.lost * pg_catalog.tstzmultirange(pg_catalog.tstzrange(l.written_at, NULL)))
+                  ELSE r.heartbeat END AS known_until,
              -- statement time: now() stands still in a long transaction
              r.heartbeat > pg_catalog.statement_timestamp() - 3 * r.flush_period - interval '2 s'
-             AND l.written_at > r.lost_until
+             AND (l.written_at <= pg_catalog.upper(r.lost)) IS NOT TRUE
              AND NOT EXISTS (SELECT FROM lock_history.run AS later
                              WHERE later.node_id = r.node_id AND later.run > r.run) AS is_alive
-      FROM lock_history.ring AS own
+      -- The ring has 8 rows.  While it has not been analyzed, the planner would think
+      -- of hundreds, and have the whole query compiled for longer than it runs.
+      FROM (SELECT g.seg, g.opened_at, g.closed_at FROM lock_history.ring AS g LIMIT 8) AS own
       -- Segment by segment, so that only the leaves of those that count are
       -- opened.  Nearly all have ended, and nearly all of these in the same
       -- segment.  Asked once for each wait, hence DISTINCT inside; the one outside
@@ -167,7 +172,7 @@ FROM (SELECT DISTINCT ON (l.wait_start, l.wait_id, l.node_id)
                                 FROM lock_history.open AS q
                                 -- what began before all that is open now has ended
                                 JOIN lock_history.run AS s ON s.node_id = q.node_id AND s.run = q.run
-                                     AND (s.oldest_open <= q.wait_start OR s.lost_until >= q.written_at)
+                                     AND (s.oldest_open <= q.wait_start OR pg_catalog.upper(s.lost) >= q.written_at)
                                 -- the last two are always true, see waits: a look-up for each
                                 -- row of every segment would look dear
                                 WHERE q.seg = own.seg AND q.seg >= (SELECT 0) AND q.seg <= (SELECT 8)

@@ -1,6 +1,27 @@
 -- Load as far back as there is any, for functions over a range: seconds as long
 -- as they are in the ring, after that minutes.
 
+-- What load is missing in a gap.  Seconds are handed over when they are complete, so
+-- what is lost of load is lost by the second: with facts that were dropped the
+-- seconds that were complete then, with a life of the worker that did not end in
+-- order (it has a detail) the one that was not.  In gaps of any other kind the
+-- seconds at both ends are there, with what was sampled of them.
+CREATE FUNCTION lock_history.load_hole(reason text, detail text, began timestamptz, ended timestamptz)
+RETURNS tstzrange
+LANGUAGE sql STABLE
+SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT tstzrange(h.began, greatest(h.began, h.ended))
+    FROM (SELECT CASE WHEN k.is_dropped OR (load_hole.reason = 'stopped' AND load_hole.detail IS NOT NULL)
+                      THEN date_trunc('second', load_hole.began) ELSE load_hole.began END AS began,
+                 CASE WHEN k.is_dropped THEN date_trunc('second', load_hole.ended) ELSE load_hole.ended END AS ended
+          FROM (SELECT load_hole.reason IN ('writer blocked', 'ring held', 'elsewhere') AS is_dropped) AS k) AS h
+$$;
+COMMENT ON FUNCTION lock_history.load_hole(text, text, timestamptz, timestamptz) IS
+    'internal: the time of which load is missing in a gap';
+REVOKE ALL ON FUNCTION lock_history.load_hole(text, text, timestamptz, timestamptz) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lock_history.load_hole(text, text, timestamptz, timestamptz) TO pg_monitor;
+
 -- Rolling up: a closed segment's seconds become minutes, step by step.
 --
 -- Whoever of the writers comes first does it (the row of the segment is locked,
@@ -13,6 +34,7 @@ CREATE FUNCTION lock_history.roll_up(seg smallint, into_seg smallint, step inter
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER -- for a writer that may not read
 SET search_path = pg_catalog, pg_temp
+SET session_replication_role = replica  -- as keep()
 SET plan_cache_mode = force_custom_plan
 SET jit = off
 SET timezone = 'UTC'
@@ -40,8 +62,8 @@ BEGIN
         -- gaps that touch are one; of very many the longest
         INSERT INTO lock_history.minute_gap (node_id, source, began, ended)
         SELECT g.node_id, source, lower(g.part), upper(g.part)
-        FROM (SELECT m.node_id, pg_catalog.unnest(pg_catalog.range_agg(tstzrange(m.began, greatest(m.began, m.ended)))) AS part
-              FROM lock_history.gap AS m WHERE m.seg = roll_up.seg AND m.ended > m.began AND m.part IS DISTINCT FROM 'waits'
+        FROM (SELECT m.node_id, pg_catalog.unnest(pg_catalog.range_agg(lock_history.load_hole(m.reason, m.detail, m.began, m.ended))) AS part
+              FROM lock_history.gap AS m WHERE m.seg = roll_up.seg AND m.part IS DISTINCT FROM 'waits'
               GROUP BY m.node_id) AS g
         ORDER BY upper(g.part) - lower(g.part) DESC LIMIT 1000;
         UPDATE lock_history.ring AS r SET rolled_to = r.closed_at, is_rolled = true WHERE r.seg = roll_up.seg;
@@ -146,10 +168,12 @@ BEGIN
     CROSS JOIN LATERAL (SELECT greatest(s.sampled_ms, 1, 1000 * extract(epoch FROM
                                    e.ended - e.began
                                    - coalesce((SELECT pg_catalog.sum(upper(h.hole) - lower(h.hole))
-                                               FROM (SELECT pg_catalog.unnest(pg_catalog.range_agg(pg_catalog.tstzrange(greatest(g.began, e.began), least(g.ended, e.ended)))) AS hole
+                                               FROM (SELECT pg_catalog.unnest(pg_catalog.range_agg(lock_history.load_hole(g.reason, g.detail, g.began, g.ended)
+                                                                                                   * pg_catalog.tstzrange(e.began, e.ended))) AS hole
                                                      FROM lock_history.gap AS g
                                                      WHERE g.seg = roll_up.seg AND g.node_id = s.node_id AND g.part IS DISTINCT FROM 'waits'
-                                                       AND g.began < e.ended AND g.ended > e.began) AS h), '0')))::integer AS ms) AS w;
+                                                       -- it may begin up to a second earlier
+                                                       AND g.began < e.ended + interval '1 s' AND g.ended > e.began) AS h), '0')))::integer AS ms) AS w;
 
     UPDATE lock_history.ring AS r SET rolled_to = ended WHERE r.seg = roll_up.seg;
     RETURN false;
@@ -240,17 +264,18 @@ SELECT n.node_id, n.node,
        greatest(n.first_seen, least((SELECT pg_catalog.min(r.opened_at) FROM lock_history.ring AS r WHERE NOT r.is_empty),
                                     (SELECT pg_catalog.min(m.opened_at) FROM lock_history.minute_ring AS m WHERE NOT m.is_empty))) AS since,
        NULL::timestamptz AS until,
-       (SELECT coalesce(pg_catalog.range_agg(pg_catalog.tstzrange(h.began, greatest(h.began, h.ended))), '{}')
+       (SELECT coalesce(pg_catalog.range_agg(h.hole), '{}')
         FROM (%s
               UNION ALL
-              SELECT o.began, o.ended FROM lock_history.minute_gap AS o
+              SELECT pg_catalog.tstzrange(o.began, o.ended) FROM lock_history.minute_gap AS o
               WHERE o.node_id = n.node_id AND o.source <> ALL (ARRAY(SELECT r.round * 8 + r.seg FROM lock_history.ring AS r WHERE NOT r.is_empty))
               UNION ALL
               -- Up to when: its worker knows best.  Of another server the heartbeat is all
               -- there is, and an idle one has one every 15 minutes.
-              SELECT CASE WHEN w.node = n.node THEN pg_catalog.date_trunc('second', greatest(e.heartbeat, w.last_flush))
-                          WHEN e.heartbeat < pg_catalog.statement_timestamp() - 3 * e.flush_period - interval '16 min' THEN pg_catalog.date_trunc('second', e.heartbeat)
-                          ELSE greatest(e.heartbeat, pg_catalog.statement_timestamp()) END, 'infinity'
+              SELECT pg_catalog.tstzrange(
+                         CASE WHEN w.node = n.node THEN pg_catalog.date_trunc('second', greatest(e.heartbeat, w.last_flush))
+                              WHEN e.heartbeat < pg_catalog.statement_timestamp() - 3 * e.flush_period - interval '16 min' THEN pg_catalog.date_trunc('second', e.heartbeat)
+                              ELSE greatest(e.heartbeat, pg_catalog.statement_timestamp()) END, 'infinity')
               FROM (SELECT l.node_id, l.heartbeat, l.flush_period FROM lock_history.run AS l
                     WHERE l.node_id = n.node_id ORDER BY l.run DESC LIMIT 1) AS e
               CROSS JOIN (SELECT pg_catalog.max(k.value) FILTER (WHERE k.key = 'node') AS node,
@@ -260,12 +285,12 @@ FROM lock_history.node AS n
 WHERE (SELECT lock_history.incident()) IS NULL
 UNION ALL
 SELECT -k.kept_id, k.node, k.since, least(k.until, k.complete_until),
-       (SELECT coalesce(pg_catalog.range_agg(pg_catalog.tstzrange(g.began, greatest(g.began, g.ended))), '{}')
+       (SELECT coalesce(pg_catalog.range_agg(lock_history.load_hole(g.reason, g.detail, g.began, g.ended)), '{}')
         FROM lock_history.kept_gap AS g WHERE g.node_id = -k.kept_id AND g.part IS DISTINCT FROM 'waits')
 FROM lock_history.kept_incident AS k
 WHERE k.name = (SELECT lock_history.incident())$sql$,
         (SELECT pg_catalog.string_agg(pg_catalog.format(
-                    'SELECT g.began, g.ended FROM lock_history.%I AS g WHERE g.node_id = n.node_id AND g.part IS DISTINCT FROM ''waits''', 'gap_' || l.seg), ' UNION ALL ')
+                    'SELECT lock_history.load_hole(g.reason, g.detail, g.began, g.ended) AS hole FROM lock_history.%I AS g WHERE g.node_id = n.node_id AND g.part IS DISTINCT FROM ''waits''', 'gap_' || l.seg), ' UNION ALL ')
          FROM pg_catalog.generate_series(0, 7) AS l(seg)));
 END
 $do$;

@@ -12,10 +12,13 @@ SELECT n.node, a.started_at, a.detected_at,
 FROM (SELECT DISTINCT ON (l.node_id, l.started_at, l.wait_event_type)
              l.node_id, l.started_at, l.detected_at, l.ended_at, l.ended_as, l.wait_event_type,
              l.observed, l.expected, l.band, l.leading_event, l.root_pid,
-             CASE WHEN l.written_at > r.lost_until THEN r.heartbeat ELSE coalesce(r.lost_from, l.written_at) END AS known_until,
+             CASE WHEN r.heartbeat IS NULL THEN l.written_at
+                  WHEN l.written_at <= pg_catalog.upper(r.lost)
+                  THEN pg_catalog.lower(r.lost * pg_catalog.tstzmultirange(pg_catalog.tstzrange(l.written_at, NULL)))
+                  ELSE r.heartbeat END AS known_until,
              -- statement time: now() stands still in a long transaction
              (r.heartbeat > pg_catalog.statement_timestamp() - 3 * r.flush_period - interval '2 s'
-              AND l.written_at > r.lost_until
+              AND (l.written_at <= pg_catalog.upper(r.lost)) IS NOT TRUE
               AND NOT EXISTS (SELECT FROM lock_history.run AS later
                               WHERE later.node_id = r.node_id AND later.run > r.run)) IS TRUE AS is_alive
       FROM lock_history.anomaly AS l

@@ -6,7 +6,9 @@
 -- of the ring: which row of a wait counts, and how it ended.
 --
 -- These run with their owner's rights, so that EXECUTE can be granted.  The
--- incident setting is off inside: what is kept comes out of the ring.
+-- incident setting is off inside: what is kept comes out of the ring.  As replicas
+-- they fire no trigger that somebody has made who was granted TRIGGER on the tables:
+-- it would run with those rights.
 -- What keep(), forget() and reset() ask before they change anything.
 --
 -- With an old snapshot they would not see what the worker writes while they
@@ -67,6 +69,7 @@ CREATE FUNCTION lock_history.keep(since timestamptz, until timestamptz, name tex
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET session_replication_role = replica
 SET plan_cache_mode = force_custom_plan
 SET jit = off
 SET pg_lock_history.incident = ''
@@ -449,7 +452,7 @@ BEGIN
                   WHERE w.key = 'last_flush' AND w.value::timestamptz > flush_local.until) THEN
         RETURN true;
     END IF;
-    RETURN lock_history.flush('10 s');
+    RETURN lock_history.flush(interval '10 s');  -- of that type, or one that takes text would be called
 END
 $$;
 COMMENT ON FUNCTION lock_history.flush_local(text, timestamptz) IS
@@ -460,6 +463,7 @@ CREATE FUNCTION lock_history.forget(name text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET session_replication_role = replica
 AS $$
 #variable_conflict use_column
 DECLARE

@@ -9,6 +9,7 @@ CREATE FUNCTION lock_history.reset()
 RETURNS void
 LANGUAGE plpgsql VOLATILE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET session_replication_role = replica  -- as keep()
 SET pg_lock_history.incident = ''
 AS $$
 DECLARE
@@ -27,7 +28,9 @@ BEGIN
 
     SELECT pg_catalog.string_agg(pg_catalog.format('lock_history.%I', c.relname), ', ' ORDER BY c.relname) INTO leaves
     FROM pg_catalog.pg_class AS c
-    WHERE c.relnamespace = 'lock_history'::regnamespace AND c.relispartition AND c.relkind = 'r' AND c.relname ~ '_[0-7]$';
+    WHERE c.relnamespace = 'lock_history'::regnamespace AND c.relispartition AND c.relkind = 'r' AND c.relname ~ '_[0-7]$'
+      -- not one that somebody has put into the schema, whose triggers he can have fired by replicas, too
+      AND c.relowner = (SELECT e.extowner FROM pg_catalog.pg_extension AS e WHERE e.extname = 'pg_lock_history');
 
     give_up := pg_catalog.clock_timestamp() + interval '2 s';
     LOOP

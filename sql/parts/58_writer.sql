@@ -17,6 +17,7 @@ BEGIN
         FROM pg_catalog.pg_class AS c
         WHERE c.relnamespace = 'lock_history'::regnamespace AND c.relispartition AND c.relkind = 'r'
           AND c.relname ~ ('_' || analyze_segment.segment || '$') AND analyze_segment.segment BETWEEN 0 AND 7
+          AND c.relowner = (SELECT e.extowner FROM pg_catalog.pg_extension AS e WHERE e.extname = 'pg_lock_history')
         ORDER BY c.oid
     LOOP
         EXECUTE pg_catalog.format('ANALYZE (SKIP_LOCKED) %s', leaf);

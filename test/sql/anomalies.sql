@@ -31,9 +31,9 @@ SELECT pg_temp.add(:crashed, 1, 'LWLock', 85, NULL, 105, 10) \g /dev/null
 SELECT node, wait_event_type AS type, started_at::time, ended_at::time, ended_as, observed FROM lock_history.anomalies ORDER BY node, type, started_at;
 SELECT detected_at::time, expected, band, leading_event, root_pid FROM lock_history.anomalies WHERE node = 'alive' AND wait_event_type = 'Lock';
 -- facts were dropped since it was written: its end may be among them; written again it is alive
-UPDATE lock_history.run SET lost_from = pg_temp.t(101), lost_until = pg_temp.t(110) WHERE node_id = :alive AND run = 2;
+UPDATE lock_history.run SET lost = tstzmultirange(tstzrange(pg_temp.t(101), pg_temp.t(110), '[]')) WHERE node_id = :alive AND run = 2;
 SELECT wait_event_type AS type, ended_at::time, ended_as FROM lock_history.anomalies WHERE node = 'alive' AND wait_event_type IN ('Lock', 'IO') ORDER BY type;
-UPDATE lock_history.run SET lost_until = pg_temp.t(99) WHERE node_id = :alive AND run = 2;
+UPDATE lock_history.run SET lost = tstzmultirange(tstzrange(pg_temp.t(90), pg_temp.t(99), '[]')) WHERE node_id = :alive AND run = 2;
 SELECT wait_event_type AS type, ended_at::time, ended_as FROM lock_history.anomalies WHERE node = 'alive' AND wait_event_type IN ('Lock', 'IO') ORDER BY type;
 -- the run row is gone with age
 DELETE FROM lock_history.run WHERE node_id = :crashed;

@@ -57,6 +57,18 @@ SELECT at, round(aas::numeric, 3) AS aas FROM lock_history.load_by(pg_temp.t(215
 -- a second that a gap cuts: 4 in what is known of it
 INSERT INTO lock_history.gap (seg, node_id, run, began, ended, reason, lost) VALUES (0, :third, 1, pg_temp.t(300), pg_temp.t(303.5), 'late', 0);
 SELECT at, aas FROM lock_history.load_by(pg_temp.t(302), pg_temp.t(305), '1 s', 'n3');
+-- load is lost by the second: after a crash the one that was not complete, with facts that
+-- were dropped those that were; a worker that ended in order had the last one written
+INSERT INTO lock_history.second (seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms)
+SELECT 0, :third, 1, pg_temp.t(s.at), s.ms, 4, 4, 0, 0, '{1}', ARRAY[4 * s.ms]::smallint[]
+FROM (VALUES (314, 800), (320, 700), (323, 800), (329, 1000), (332, 1000)) AS s(at, ms);
+INSERT INTO lock_history.gap (seg, node_id, run, began, ended, reason, lost, detail)
+VALUES (0, :third, 1, pg_temp.t(310.7), pg_temp.t(314.2), 'stopped', 0, 'from the last heartbeat on'),
+       (0, :third, 1, pg_temp.t(320.7), pg_temp.t(323.2), 'stopped', 0, NULL),
+       (0, :third, 1, pg_temp.t(330.7), pg_temp.t(332.2), 'writer blocked', 0, 'the queue was full'),
+       (0, :third, 1, pg_temp.t(334.1), pg_temp.t(334.9), 'ring held', 0, NULL);
+SELECT b.at, b.aas FROM lock_history.load_by(pg_temp.t(309), pg_temp.t(336), '1 s', 'n3') AS b WHERE b.at < pg_temp.t(316) OR b.at BETWEEN pg_temp.t(319) AND pg_temp.t(324) OR b.at > pg_temp.t(328);
+SELECT lock_history.sampled_ms('n3', pg_temp.t(309), pg_temp.t(336));
 -- errors
 SELECT * FROM lock_history.load_by(NULL);
 SELECT * FROM lock_history.load_by(pg_temp.t(1), pg_temp.t(0));
@@ -73,6 +85,11 @@ SELECT at, total FROM lock_history.sessions ORDER BY at;
 SELECT at, wait_event, round(aas::numeric, 3) AS aas FROM lock_history.load_by(pg_temp.t(0), pg_temp.t(60), '10 s');
 RESET pg_lock_history.incident;
 SELECT lock_history.forget('kept');
+SELECT lock_history.keep(pg_temp.t(309), pg_temp.t(336), 'holes', 'n3');
+SET pg_lock_history.incident = 'holes';
+SELECT lock_history.sampled_ms('n3', pg_temp.t(309), pg_temp.t(336));
+RESET pg_lock_history.incident;
+SELECT lock_history.forget('holes');
 -- what was not complete when it was kept is not known, here from 40 on
 SELECT lock_history.keep(pg_temp.t(29), pg_temp.t(42.5), 'kept', 'n1');
 SET pg_lock_history.incident = 'kept';

@@ -28,7 +28,8 @@ INSERT INTO lock_history.second (seg, node_id, run, at, sampled_ms, clients, act
 VALUES (3, :elsewhere, 1, pg_temp.t(5), 1000, 40000, 40000, 0, 0, '{2}', '{0}', '{1000}'),
        (4, :here, 1, pg_temp.t(215), 1000, 1, 1, 0, 0, '{2}', '{1000}', NULL);
 INSERT INTO lock_history.gap (seg, node_id, run, began, ended, reason, lost) VALUES
-    (3, :here, 1, pg_temp.t(90), pg_temp.t(95), 'late', 0), (3, :here, 1, pg_temp.t(94), pg_temp.t(100), 'late', 0);
+    (3, :here, 1, pg_temp.t(90), pg_temp.t(95), 'late', 0), (3, :here, 1, pg_temp.t(94), pg_temp.t(100), 'late', 0),
+    (3, :elsewhere, 1, pg_temp.t(20.7), pg_temp.t(24.2), 'writer blocked', 5);
 CREATE VIEW pg_temp.sums AS
 SELECT (SELECT count(*) || ' rows, ' || sum(load_ms) || ' ms' FROM lock_history.load_history) AS load_history,
        (SELECT count(*) || ' rows, ' || sum(load_ms) || ' ms' FROM lock_history.load_by_minute) AS load_by_minute,

@@ -51,7 +51,10 @@ SELECT count(*) AS alive FROM lock_history.waits WHERE wait_id = 4;
 UPDATE lock_history.run SET oldest_open = pg_temp.t(10.001) WHERE node_id = :alive AND run = 2;
 SELECT count(*) AS alive FROM lock_history.waits WHERE wait_id = 4;
 -- facts were dropped since it was written: nobody knows, from then on; written again it is alive
-UPDATE lock_history.run SET lost_from = pg_temp.t(25), lost_until = pg_temp.t(30) WHERE node_id = :alive AND run = 2;
+UPDATE lock_history.run SET lost = tstzmultirange(tstzrange(pg_temp.t(40), pg_temp.t(50), '[]')) WHERE node_id = :alive AND run = 2;
 SELECT wait_end, outcome FROM lock_history.waits WHERE wait_id = 4;
-UPDATE lock_history.run SET oldest_open = pg_temp.t(10), lost_until = pg_temp.t(29.999) WHERE node_id = :alive AND run = 2;
+-- and again: it was lost then already, or it would have been written again
+UPDATE lock_history.run SET lost = tstzmultirange(tstzrange(pg_temp.t(40), pg_temp.t(50), '[]'), tstzrange(pg_temp.t(500), pg_temp.t(600), '[]')) WHERE node_id = :alive AND run = 2;
+SELECT wait_end, outcome FROM lock_history.waits WHERE wait_id = 4;
+UPDATE lock_history.run SET oldest_open = pg_temp.t(10), lost = tstzmultirange(tstzrange(pg_temp.t(25), pg_temp.t(29.999), '[]')) WHERE node_id = :alive AND run = 2;
 SELECT wait_end, outcome FROM lock_history.waits WHERE wait_id = 4;

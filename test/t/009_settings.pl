@@ -77,6 +77,35 @@ for my $case (@dead_ends)
 	is(LockHistory::status($node, 'last_error'), '', "$name: corrected, and the error is gone");
 }
 
+# Another sampling period, while somebody is active: so many ticks, and each second is told as before.
+my $sleeper = LockHistory::session($node, 'sleeper');
+$sleeper->send('SELECT pg_sleep(600)');
+$node->poll_query_until('postgres', q{SELECT lock_history.flush() AND count(*) > 0 FROM lock_history.load WHERE wait_event = 'PgSleep'}) or die 'no load';
+my $since = $node->safe_psql('postgres', q{SELECT date_trunc('second', clock_timestamp()) + interval '1 s'});
+# Ticks so far, and the monotonic time of the server.
+sub ticks
+{
+	LockHistory::flush($node);
+	return split /\|/, $node->safe_psql('postgres', 'SELECT sum(ticks_done), sum(ticks_missed), extract(epoch FROM clock_timestamp()) FROM lock_history.health');
+}
+for my $ms (200, 20)
+{
+	configure("pg_lock_history.sample_period = $ms");
+	$node->poll_query_until('postgres', "SELECT value = '${ms}ms' FROM lock_history.status() WHERE key = 'sample_period'") or die 'not taken';
+	my ($done, $missed, $at) = ticks();
+	$node->poll_query_until('postgres', "SELECT extract(epoch FROM clock_timestamp()) > $at + 2") or die 'the clock stands';
+	my ($done_then, $missed_then, $then) = ticks();
+	my $due = ($then - $at) * 1000 / $ms;
+	my $n = $done_then - $done + $missed_then - $missed;
+	ok($n > 0.8 * $due - 2 && $n < 1.2 * $due + 2, "$n ticks of $ms ms, due were " . int $due);
+}
+my $until = $node->safe_psql('postgres', q{SELECT date_trunc('second', value::timestamptz) FROM lock_history.status() WHERE key = 'last_flush'});
+is($node->safe_psql('postgres', qq{
+	SELECT count(*) FROM generate_series(timestamptz '$since', timestamptz '$until' - interval '1 s', '1 s') AS s(at)
+	WHERE NOT EXISTS (SELECT FROM lock_history.load_by('$since', '$until', '1 s') AS l WHERE l.at = s.at AND l.wait_event = 'PgSleep' AND l.aas BETWEEN 0.9 AND 1.1)}),
+	'0', 'who was active all the time was so in each second') or diag $node->safe_psql('postgres', "SELECT at, aas FROM lock_history.load_by('$since', '$until', '1 s') WHERE wait_event = 'PgSleep'");
+configure('');
+
 # Restart-only settings are only there when preloaded.
 my ($rc, $stdout, $stderr) = $node->psql('postgres', "SET pg_lock_history.shared_memory = '8MB'");
 like($stderr, qr/cannot be changed without restarting the server/, 'a restart-only setting says so');

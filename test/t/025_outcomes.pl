@@ -56,8 +56,10 @@ for my $case (
 	# An error without an abort of its own, before the one that counts; not in the log either.
 	[ 'after an error in an aborted transaction', "SET log_min_messages = panic; SET lock_timeout = '150ms'; BEGIN; SELECT 1 / 0; SELECT 1; ROLLBACK; SELECT * FROM t", 'lock_timeout-' ],
 	[ 'a long statement', long_statement('statement_timeout', 20_000), 'statement_timeout-' ],
-	# More than is copied of an error: its SQLSTATE says what it can.
-	[ 'too long', long_statement('statement_timeout', 200_000) . '; ' . long_statement('lock_timeout', 200_000), 'failed- lock_timeout-' ],
+	# More than is copied of an error: it is read on its way to the log. One that is not on it is told by its SQLSTATE.
+	[ 'too long', long_statement('statement_timeout', 200_000) . '; ' . long_statement('lock_timeout', 200_000), 'statement_timeout- lock_timeout-' ],
+	[ 'too long, not in the log', 'SET log_min_messages = panic; ' . long_statement('statement_timeout', 200_000) . '; ' . long_statement('lock_timeout', 200_000), 'failed- lock_timeout-' ],
+	[ 'too long, caught', "SET statement_timeout = '150ms'; DO 'BEGIN BEGIN EXECUTE ''SELECT * FROM t --'' || repeat(''x'', 200000); EXCEPTION WHEN query_canceled THEN NULL; END; PERFORM 1 / 0; END'", 'failed-' ],
 	# The setting has two names.
 	[ 'a parallel worker', "SELECT set_config(name, 'on', false) FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query'); SET lock_timeout = '150ms'; SELECT count_t(id) FROM hot", 'lock_timeout-' ])
 {

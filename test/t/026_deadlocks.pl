@@ -130,14 +130,23 @@ upgrade('an upgrade after a wait that failed', sub {
 	$up[1]->answer;
 	$holder->run('COMMIT');
 });
+# Errors too large to be copied are read on their way to the log; the second one is found
+# while the status is still that of the failure before.
+my $long = q{EXECUTE ''LOCK TABLE up --'' || repeat(''x'', 200000);};
+upgrade('an upgrade in a long statement', sub { $up[1]->run("DO 'BEGIN $long END'") });
+upgrade('an upgrade in a long statement after a wait that failed', sub {
+	begin_to_wait(qq{DO 'BEGIN SET LOCAL lock_timeout = ''400ms''; BEGIN PERFORM 1 FROM w; EXCEPTION WHEN lock_not_available THEN NULL; END; $long END'}, '100ms');
+	$up[1]->answer;
+	$holder->run('COMMIT');
+});
 $_->quit for $holder, @up;
-is(deadlocks(), '10', 'each is told');
+is(deadlocks(), '12', 'each is told');
 is($node->safe_psql('postgres', q{SELECT string_agg(outcome, ' ') FROM lock_history.waits WHERE object = 'public.w' AND query ~ '1 FROM w WHERE false'}),
 	'granted granted', '... and the waits before are no part of it');
 
 # Each victim is one failed wait, wherever it is counted.
 is(LockHistory::history($node, q{SELECT (SELECT count(*) FROM lock_history.waits WHERE outcome IN ('deadlock', 'lock_timeout')) + (SELECT coalesce(sum(failed), 0) FROM lock_history.short_waits)}),
-	'11', 'ten failed waits of deadlocks, and that with a lock_timeout');
+	'14', 'twelve failed waits of deadlocks, and two with a lock_timeout');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM lock_history.waits WHERE granted IS NOT TRUE AND outcome NOT IN ('deadlock', 'lock_timeout')}), '0', 'nobody else failed');
 
 # A parallel worker is the victim. Its leader, who has failed in a wait before, is told of it and is none.
@@ -155,7 +164,7 @@ like($leader->errors, qr/deadlock detected/, 'a parallel worker met a deadlock')
 $leader->run('ROLLBACK');
 $other->answer;
 $other->run('ROLLBACK');
-is(deadlocks(), '11', '... which is one');
+is(deadlocks(), '13', '... which is one');
 is($node->safe_psql('postgres', q{SELECT count(*) FROM lock_history.deadlocks WHERE is_victim AND pid = } . $leader->pid), '0', "... and the worker's");
 $_->quit for $leader, $other;
 

@@ -63,9 +63,11 @@ is(sql(qq{
 	  AND l.datname = 'postgres' AND l.usename = current_user AND l.backend_type = 'client backend'}),
 	'4', '... with its statement, database and role');
 is(sql(qq{SELECT DISTINCT wait_event_type FROM lock_history.load WHERE wait_event_type = 'Activity'}), '', 'the main loops of the server are no load');
+# Some ms of a process are its own: it is woken now and then, and a busy machine makes them longer.
 is(sql(qq{
-	SELECT count(*), bool_and(total BETWEEN 9 AND 11), bool_and(active BETWEEN 3.9 AND 5.5), bool_and(round(idle_in_transaction::numeric, 1) = 1), bool_and(round(waiting::numeric, 1) = 1)
-	FROM lock_history.sessions WHERE at >= '$from' AND at < '$to'}), '4|t|t|t|t', 'sessions beside it');
+	SELECT count(*), bool_and(total BETWEEN 7.9 AND 10), bool_and(active BETWEEN 3.9 AND 5.5), bool_and(idle_in_transaction BETWEEN 0.8 AND 1.3), bool_and(waiting BETWEEN 0.8 AND 1.3)
+	FROM lock_history.sessions WHERE at >= '$from' AND at < '$to'}), '4|t|t|t|t', 'sessions beside it')
+	or diag sql(qq{SELECT * FROM lock_history.sessions WHERE at >= '$from' AND at < '$to'});
 is(sql(qq{
 	SELECT b.n, round(b.aas::numeric, 1) FROM (
 		SELECT count(DISTINCT at) AS n, sum(aas) / 4 AS aas FROM lock_history.load_by('$from', '$to', '1 s') WHERE wait_event_type = 'Lock') AS b}),
@@ -124,13 +126,15 @@ LockHistory::flush($node);
 is(sql(q{SELECT string_agg(objid || ' ' || outcome, ',') FROM lock_history.waits WHERE application_name = 'waiter2'}), '2 granted', 'and waits while load is not');
 # One always sleeps, so no rows means that none are made.
 $node->poll_query_until('postgres', q{SELECT max(at) < clock_timestamp() - interval '3 s' FROM lock_history.second}) or die 'load is still sampled';
-($from, $to) = (sql(q{SELECT date_trunc('second', clock_timestamp()) + interval '1 s'}), sql(q{SELECT date_trunc('second', clock_timestamp()) + interval '2 s'}));
+$from = sql(q{SELECT date_trunc('second', clock_timestamp()) + interval '1 s'});
+$to = sql("SELECT timestamptz '$from' + interval '1 s'");
 $node->poll_query_until('postgres', "SELECT clock_timestamp() > timestamptz '$to' + interval '100 ms'") or die 'the clock stands';
 set_option('pg_lock_history.track_load', 'on');
 $node->poll_query_until('postgres', qq{SELECT max(at) > '$to' FROM lock_history.second}) or die 'load is not sampled again';
 is(sql(q{SELECT string_agg(DISTINCT reason || ':' || part || ':' || detail, ', ') FROM lock_history.gaps WHERE part IS NOT NULL}),
 	'disabled:load:pg_lock_history.track_load was off, disabled:waits:pg_lock_history.track_locks was off', 'each is a gap of its part');
-is(sql(qq{SELECT wait_event, aas FROM lock_history.load_by('$from', '$to', '1 s')}), '|', 'load that was not sampled is null');
+is(sql(qq{SELECT wait_event, aas FROM lock_history.load_by('$from', '$to', '1 s')}), '|', 'load that was not sampled is null')
+	or diag sql(qq{SELECT * FROM lock_history.second WHERE at > timestamptz '$from' - interval '5 s'});
 
 # A stop loses no second, not even the one it comes in.
 my $stop = sql('SELECT clock_timestamp()');

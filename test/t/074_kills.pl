@@ -30,6 +30,8 @@ is($node->safe_psql('postgres', "SELECT wait_end <= '$killed_at'::timestamptz + 
 	't', '... and it ends when it was last seen');
 is($node->safe_psql('postgres', "SELECT count(*) FROM lock_history.gaps WHERE reason = 'stopped' AND began <= '$killed_at'::timestamptz AND ended > '$killed_at'::timestamptz"),
 	'1', 'the time from then on is a gap');
+is($node->safe_psql('postgres', "SELECT g.detail, lock_history.sampled_ms(g.node, date_trunc('second', g.began), g.ended) FROM lock_history.gaps AS g WHERE g.reason = 'stopped'"),
+	'from the last heartbeat on; a server where nobody waits writes one every 15 minutes|0', '... for load from the second on that was not complete');
 eval { $_->quit } for $holder, $waiter;
 ($holder, $waiter) = map { LockHistory::session($node, $_) } 'holder', 'after';
 $holder->run('SELECT pg_advisory_lock(1)');

@@ -4,7 +4,8 @@
 #
 #   go         Go tests                    race     the same with the race detector
 #   sql        pg_regress (test/sql)       isolation   test/isolation/specs
-#   tap        test/t/*.pl                  warnings   of the C compiler
+#   tap        test/t/*.pl                 soak        a mixed load and random faults
+#   warnings   of the C compiler
 #
 # Servers are throwaway ones; what failed is shown with its diffs and the end
 # of the server's log. REGRESS, ISOLATION, PROVE_TESTS, GO_TEST_FLAGS choose
@@ -175,6 +176,24 @@ run_tap() {
 	count tap "$good" "$bad"
 }
 
+# It makes a server of its own, to which it does what no other test could stand.
+run_soak() {
+	headline "soak"
+	local out=$THROWAWAY/soak.out
+	mkdir "$THROWAWAY/s/k"
+	own "$THROWAWAY/s/k"
+	# shellcheck disable=SC2086
+	PLH_SOAK_BIN="$BINDIR" PLH_SOAK_DIR="$THROWAWAY/s/k" go test -count=1 -tags osusergo,netgo -timeout 0 -v \
+		${GO_TEST_FLAGS:-} -run '^TestSoak$' ./gosrc/livetest 2>&1 | tee "$out"
+	if [ "${PIPESTATUS[0]}" = 0 ]; then
+		count soak 1 0
+	else
+		headline "end of the server log of the soak"
+		tail -60 "$THROWAWAY/s/k/log"
+		count soak 0 1
+	fi
+}
+
 throwaway_begin || exit 1
 PGXS_TEST=$(dirname "$("$SYSTEM_PG_CONFIG" --pgxs)")/../test
 headline "building"
@@ -198,6 +217,7 @@ for kind in "$@"; do
 	isolation) run_isolation ;;
 	tap) run_tap ;;
 	warnings) run_warnings ;;
+	soak) run_soak ;;
 	*)
 		echo "run-tests: no kind of test is called $kind" >&2
 		exit 2
