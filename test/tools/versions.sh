@@ -137,6 +137,11 @@ make_one() {
 	} >"$root.skipped"
 }
 
+# build_one VERSION: DIR/VERSION.broken when that fails.
+build_one() {
+	inside "$DIR/$1" make all fault-library >>"$DIR/$1.log" 2>&1 || touch "$DIR/$1.broken"
+}
+
 make_all() {
 	local version reason
 	# A copy: what is built there must not get into this checkout. It comes first,
@@ -156,7 +161,8 @@ make_all() {
 	mkdir -p "$DIR/gocache"
 	chown 900:900 "$DIR/gocache"
 	for version in $VERSIONS; do
-		[ ! -e "$DIR/$version.made" ] || inside "$DIR/$version" make all fault-library >>"$DIR/$version.log" 2>&1 || touch "$DIR/$version.broken"
+		[ ! -e "$DIR/$version.made" ] || build_one "$version" &
+		wait "$!"
 	done
 }
 
