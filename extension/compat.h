@@ -86,7 +86,7 @@
 #endif
 
 /* In which order the slots of client sessions come into use (slots.c). */
-#if PG_VERSION_NUM >= 160000
+#if PG_VERSION_NUM >= 170000
 #define PLH_SLOTS_ARE_USED_DOWNWARDS false
 #else
 #define PLH_SLOTS_ARE_USED_DOWNWARDS true

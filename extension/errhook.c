@@ -15,7 +15,8 @@
  *	 client_min_messages hide, and for one that an EXCEPTION block will catch.
  *	 It adds no context.  It is put there in the postmaster and inherited.  A
  *	 process that has recovered from an error has an empty stack, also outside of any
- *	 transaction, and gets it back when the memory of that error is freed.
+ *	 transaction, and gets it back when the memory of that error is freed; after errors
+ *	 within errors, which free it first, at the next end of a transaction.
  * - the callbacks at the abort of a transaction or subtransaction, for
  *	 what may have happened before that.  By then the error is out of reach: such
  *	 a record says "failed" and no more, "terminated" when the process is exiting, or
@@ -40,7 +41,8 @@
  * which failure has been reported: the status stays ERROR, and a later abort of
  * the same transaction is no second failure.
  *
- * Nothing here waits or takes a lock, and nothing allocates: an "out of memory" would
+ * Nothing here waits or takes a lock, and nothing allocates (but gettext, for the
+ * error of a parallel worker): an "out of memory" would
  * take the place of the error that is being raised.  To see more of it than its
  * SQLSTATE there is only CopyErrorData(), which copies all of it; it is called
  * when all the texts together fit into memory that was set aside at start
@@ -441,6 +443,7 @@ report_unseen(void)
 static void
 on_transaction(XactEvent event, void *arg)
 {
+	watch_errors();
 	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PARALLEL_ABORT)
 		report_unseen();
 }

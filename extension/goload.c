@@ -126,7 +126,8 @@ PLH_NORETURN static void die(void);
  * Ends the worker.  Main thread, outside any probe, perhaps in a signal
  * handler that interrupted Go code: no code of the server is at work then.
  * Should libc be (Go starting a thread), this may block; during a shutdown the
- * watchdog has the last word.
+ * watchdog has the last word.  Without one such a worker stays as it is, and DROP
+ * DATABASE waits for it, until somebody sends it a SIGTERM.
  */
 static void
 die(void)
@@ -274,9 +275,9 @@ watchdog(void *arg)
 
 		if (shutdown)
 			nanosleep(&pause, NULL);
-		if (go_hung)
+		if (go_hung || (go_died && place == IN_SERVER))
 		{
-			/* SIGABRT was raised and the process is still there. */
+			/* The worker is about to end, and the process is still there. */
 			waited_ms += shutdown ? WATCHDOG_BUSY_MS : 0;
 			if (waited_ms >= LAST_RESORT_MS)
 				kill(getpid(), SIGKILL);

@@ -7,7 +7,8 @@
  *
  * The worker is the only writer.  It, and every reader, holds plh_shared->lock
  * for a copy only: the worker exclusively, and only when it is free, since a
- * reader that lost its CPU must not hold up the sampling; readers shared.  What
+ * reader that lost its CPU must not hold up the sampling (at the begin of its life,
+ * with nothing sampled yet, it waits); readers shared.  What
  * the bytes mean is for Go, which makes them, and live_read.c.
  *
  * There are three sections, each with its own part of data: the graph, replaced

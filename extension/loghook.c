@@ -32,7 +32,7 @@ shown_setting(const ErrorData *error)
 		 strcmp(error->message_id, "invalid value for parameter \"%s\": \"%s\"") != 0))
 		return NULL;
 	for (i = 0; i < (int) lengthof(settings); i++)
-		if (strstr(error->message, settings[i]) != NULL)
+		if (strcasestr(error->message, settings[i]) != NULL)
 			return settings[i];
 	return NULL;
 }
@@ -59,7 +59,7 @@ on_log(ErrorData *error)
 				 errhidestmt(true)));
 	}
 	plh_see_logged(error);
-	if (previous_hook)
+	if (previous_hook && setting == NULL)
 		previous_hook(error);
 }
 

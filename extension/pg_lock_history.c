@@ -19,6 +19,9 @@ extern PGDLLEXPORT void _PG_init(void);
 void
 _PG_init(void)
 {
+	/* First: a value of conninfo that the file holds and that is refused is logged while settings are defined. */
+	if (process_shared_preload_libraries_in_progress)
+		plh_register_log_hook();
 	plh_define_settings();		/* restart-only ones only while preloading */
 
 	/*
@@ -32,6 +35,5 @@ _PG_init(void)
 		EnableQueryId();
 	plh_register_shmem();
 	plh_register_error_hooks();
-	plh_register_log_hook();
 	plh_register_worker();
 }

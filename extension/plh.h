@@ -43,8 +43,8 @@ typedef struct PlhShared
 	LWLock	   *lock;
 
 	/*
-	 * Written by the worker, read by sessions; both hold lock.  The worker
-	 * takes it only when it is free (plh_probe_publish).
+	 * Written by the worker, read by sessions; both hold lock.  While it
+	 * samples the worker takes it only when it is free (plh_probe_publish).
 	 */
 	PlhStatus	status;
 
@@ -93,7 +93,7 @@ typedef struct PlhHole
 extern PlhHole plh_hole;
 
 extern void plh_prepare_slots(void);
-extern void plh_choose_slots(void);
+extern void plh_choose_slots(int64 now_ns);
 extern void plh_take_in(uint32 slot);
 extern uint32 plh_slots_watched(void);
 
@@ -263,7 +263,7 @@ extern bool plh_load_go(char *error, size_t error_room, const char **hint);
 extern int	plh_run_go(PlhProbes *probes);
 
 /*
- * Every probe stands between these two.  A death of the Go runtime that was
+ * Every probe that reads or writes what others may touch stands between these two.  A death of the Go runtime that was
  * noticed meanwhile is carried out when the probe leaves.
  */
 extern void plh_enter_probe(void);

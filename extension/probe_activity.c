@@ -627,6 +627,7 @@ plh_probe_activity(uint32_t finish, const int32_t *ours, uint32_t n_ours,
 				   PlhRun *runs, uint32_t runs_room,
 				   PlhSecond *seconds, uint32_t seconds_room, PlhActivity *answer)
 {
+	plh_enter_probe();
 	memset(answer, 0, sizeof(*answer));
 	activity->n_ours = Min(n_ours, OURS_ROOM);
 	if (activity->n_ours > 0)
@@ -637,6 +638,7 @@ plh_probe_activity(uint32_t finish, const int32_t *ours, uint32_t n_ours,
 	{
 		answer->n_runs = activity->n_runs;
 		answer->n_seconds = activity->n_seconds;
+		plh_leave_probe();
 		return PLH_TOO_SMALL;
 	}
 	memcpy(runs, activity->runs, sizeof(PlhRun) * activity->n_runs);
@@ -645,6 +647,7 @@ plh_probe_activity(uint32_t finish, const int32_t *ours, uint32_t n_ours,
 	answer->n_seconds = activity->n_seconds;
 	answer->lost = activity->lost;
 	activity->n_runs = activity->n_seconds = activity->lost = 0;
+	plh_leave_probe();
 	return PLH_OK;
 }
 

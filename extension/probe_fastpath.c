@@ -461,6 +461,7 @@ plh_forget_fastpath(void)
 int32_t
 plh_probe_fastpath(uint32_t finish, PlhSlotUse *rows, uint32_t room, PlhFastPath *answer)
 {
+	plh_enter_probe();
 	memset(answer, 0, sizeof(*answer));
 	answer->slots = PLH_FASTPATH_GROUPS() * PLH_FASTPATH_GROUP_SLOTS;
 	answer->max_locks = (uint32_t) max_locks_per_xact;
@@ -468,12 +469,16 @@ plh_probe_fastpath(uint32_t finish, PlhSlotUse *rows, uint32_t room, PlhFastPath
 		close_second();
 	answer->n_rows = fastpath->n_complete;
 	if (room < fastpath->n_complete)
+	{
+		plh_leave_probe();
 		return PLH_TOO_SMALL;
+	}
 	memcpy(rows, fastpath->rows, sizeof(PlhSlotUse) * fastpath->n_complete);
 	fastpath->n_rows -= fastpath->n_complete;
 	memmove(fastpath->rows, fastpath->rows + fastpath->n_complete, sizeof(PlhSlotUse) * fastpath->n_rows);
 	fastpath->n_complete = 0;
 	answer->lost = fastpath->lost;
 	fastpath->lost = 0;
+	plh_leave_probe();
 	return PLH_OK;
 }

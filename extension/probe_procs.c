@@ -192,7 +192,7 @@ sweep(uint32_t track, const PlhWait *known, uint32_t n_known, PlhWait *found, ui
 
 	wake->n_found = wake->n_waiting = wake->n_lost = 0;
 
-	plh_choose_slots();
+	plh_choose_slots(started);
 	for (i = 0; i < n_known; i++)
 		plh_take_in((uint32) known[i].slot);	/* those that an earlier life of the worker knew */
 	for (i = plh_slot(0); i < count; i = plh_slot(i + 1))

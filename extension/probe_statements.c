@@ -215,12 +215,12 @@ plh_look_at_statements(int64 at, int64 now_ns)
 
 	for (; slots > 0 && looked < SESSIONS_A_LOOK; slots--)
 	{
-		uint32		slot = memory->next;
+		uint32		slot = plh_slot(memory->next) < memory->n_slots ? plh_slot(memory->next) : plh_slot(0);
 		const PGPROC *proc = &ProcGlobal->allProcs[slot];
 		uint32		lxid = plh_lxid(proc);
 		bool		is_old = lxid == memory->lxids[slot];
 
-		memory->next = plh_slot(slot + 1) < memory->n_slots ? plh_slot(slot + 1) : plh_slot(0);
+		memory->next = slot + 1;
 		memory->lxids[slot] = lxid;
 		if (lxid == 0 || (!is_old && xid_of(proc) == 0))
 			continue;

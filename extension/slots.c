@@ -6,19 +6,19 @@
  * them all pays for each of them a cache line, and a page or two of address
  * translation, which a CPU that slept since the last tick does not have at hand:
  * a third of the worker's CPU with 1 200 slots and nobody there.  So the worker
- * leaves out those that nobody has been in, which is one range of them.  Up to version
- * 15 the server hands out the slots of client sessions in order and takes back the last
- * one first: a new one is touched only when all that were in use before are in use
- * again.  From 16 on a slot that is free again goes to the end of the queue: each new
- * session touches the next one, and when there have been as many sessions as there
- * are slots none is left out any more.
+ * leaves out those that nobody has been in, which is one range of them: the server hands
+ * out the slots of client sessions in order.  On 15 the one that was given back last
+ * is the next to be handed out, so a new one is touched only when all that were in use
+ * before are in use again.  From 16 on it goes to the end of the queue: each
+ * connection touches a new one, and what is saved is gone after about max_connections
+ * of them.
  *
  * That is how the server does it now, no promise.  Nothing breaks without it: at
  * each sweep we look at the next MARGIN slots of the range, and at a part of
- * the others, in turn, all of them within LOOKS sweeps.  What is found there takes
+ * the others, in turn, all of them within LOOK_AT_ALL_NS.  What is found there takes
  * all slots up to it out of the range, for the life of the worker.  Overlooked for
- * as long can be a session that came together with more than MARGIN others between
- * two sweeps, of which those before it have left again.
+ * as long can be a session that came after more than MARGIN others of which no
+ * trace was left: gone before the next sweep, or from 17 on before they had a database.
  */
 #include "plh.h"
 
@@ -30,12 +30,13 @@
 /* So many slots nobody is in lie between the last one that was used and those left out. */
 #define MARGIN 32
 
-/* In so many sweeps all that are left out are looked at once. */
-#define LOOKS 32
+/* Within this time all that are left out are looked at once; at each sweep, if these are rarer. */
+#define LOOK_AT_ALL_NS INT64CONST(320000000)
 
 PlhHole		plh_hole;
 
-static uint32 turn;				/* how far we are in looking at the others */
+static uint32 turn;				/* the next of the others that is looked at */
+static int64 last_look_ns;		/* monotonic time, 0: none yet */
 
 /* Somebody is in the slot, or was. */
 static inline bool
@@ -78,13 +79,25 @@ plh_prepare_slots(void)
 		if (was_used(i))
 			plh_take_in(i);
 	turn = 0;
+	last_look_ns = 0;
 }
 
-/* Before each sweep; touches MARGIN + max_connections / LOOKS slots. */
-void
-plh_choose_slots(void)
+/* So many of the others are to be looked at, when the last time was then. */
+static uint32
+part_of_others(int64 passed_ns)
 {
-	uint32		part = (plh_hole.to - plh_hole.from) / LOOKS + 1;
+	uint32		all = plh_hole.to - plh_hole.from;
+
+	if (passed_ns < 0 || passed_ns >= LOOK_AT_ALL_NS)
+		return all;
+	return Min((uint32) ((int64) all * passed_ns / LOOK_AT_ALL_NS) + 1, all);
+}
+
+/* Before each sweep; at 10 ms touches MARGIN + max_connections / 32 slots. */
+void
+plh_choose_slots(int64 now_ns)
+{
+	uint32		part = part_of_others(last_look_ns == 0 ? 0 : now_ns - last_look_ns);
 	uint32		seen = 0;		/* unused in a row, next to those that are looked at */
 	uint32		i;
 
@@ -101,10 +114,14 @@ plh_choose_slots(void)
 	}
 	for (i = 0; i < part && plh_hole.from < plh_hole.to; i++)
 	{
-		uint32		slot = plh_hole.from + turn++ % (plh_hole.to - plh_hole.from);
+		uint32		slot;
 
+		if (turn < plh_hole.from || turn >= plh_hole.to)
+			turn = plh_hole.from;
+		slot = turn++;
 		if (was_used(slot))
 			plh_take_in(slot);
 	}
+	last_look_ns = now_ns;
 	pg_atomic_write_u32(&plh_shared->slots_watched, plh_slots_watched());
 }

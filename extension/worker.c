@@ -207,6 +207,9 @@ publish_failure(const char *error, const char *hint)
 	status.last_error_at = GetCurrentTimestamp();
 	strlcpy(status.hint, hint, sizeof(status.hint));
 	LWLockAcquire(plh_shared->lock, LW_EXCLUSIVE);
+	/* The next life has to know up to when history was written. */
+	status.last_flush = plh_shared->status.last_flush;
+	memcpy(status.node, plh_shared->status.node, sizeof(status.node));
 	plh_shared->status = status;
 	LWLockRelease(plh_shared->lock);
 }

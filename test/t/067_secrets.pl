@@ -58,6 +58,14 @@ for my $way (@ways)
 		unlike($seen, qr/s3cret/, "$name: $role does not see it");
 	}
 }
+# A name in another case is the same setting.
+my $before = LockHistory::log_end($node);
+configure("Pg_Lock_History.ConnInfo = 'user=$user password=s3cret'");
+LockHistory::until_true(sub { LockHistory::log_since($node, $before) =~ /parameter "pg_lock_history\.conninfo" changed/ }, 'the postmaster has read it');
+# A value that is refused while the server starts.
+configure("pg_lock_history.conninfo = 's3cret'");
+$node->restart;
+like(LockHistory::log_since($node, $before), qr/system is shut down\n.*invalid value for parameter "pg_lock_history\.conninfo"\n/s, 'a value that is refused at start is told by its name');
 configure('');
 LockHistory::wait_until_recording($node);
 my ($rc, undef, $err) = $node->psql('postgres', q{ALTER SYSTEM SET pg_lock_history.conninfo = 's3cret'});
