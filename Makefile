@@ -185,6 +185,11 @@ KINDS ?= warnings go sql isolation tap
 test-versions: deps
 	@$(CHOSEN) VERSIONS='$(VERSIONS)' test/tools/versions.sh run $(KINDS)
 
+# pg_upgrade to a later version, in a chroot (as root on Debian).
+.PHONY: test-upgrade
+test-upgrade: deps
+	@PG_CONFIG='$(PG_CONFIG)' test/tools/upgrade.sh
+
 # Random sessions against what the server says; PLH_SEED repeats a run.
 RANDOM_SECONDS ?= 600
 .PHONY: test-random
@@ -211,7 +216,7 @@ FUZZ_TIME ?= $(or $(FUZZTIME),20s)
 fuzz:
 	@test/tools/fuzz.sh $(FUZZ_TIME)
 bench: deps
-	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(or $(filter reading callbacks lwlocks load_size volume shutdown,$(CASE)),run).sh
+	@PG_CONFIG='$(PG_CONFIG)' test/bench/run.sh
 
 # ---- style ----
 
@@ -221,7 +226,7 @@ lint: deps
 check-docs:
 	@test/tools/check-docs.pl
 fmt:
-	gofmt -w gosrc
+	gofmt -w gosrc test/bench
 
 # ---- release ----
 
@@ -247,17 +252,14 @@ help:
 	@echo 'make test-versions  all tests on PostgreSQL $(VERSIONS), in chroots of the Debian suites that have them'
 	@echo '                    make test-versions VERSIONS="17 18" KINDS=sql REGRESS=trees'
 	@echo 'make test-asan      isolation, SQL and TAP tests with a shim under the address and undefined behaviour sanitizers'
+	@echo 'make test-upgrade   pg_upgrade with a history, to a later server version in a chroot'
 	@echo 'make test-random    random sessions compared with pg_blocking_pids() for RANDOM_SECONDS=$(RANDOM_SECONDS)'
 	@echo 'make soak           a mixed load and random faults for DURATION=$(DURATION) [SEED=]; make test-soak: in 80 s'
 	@echo 'make soak-memory    memory of the worker in a storm of MINUTES=$(MINUTES) while nothing can be written'
 	@echo 'make fuzz           each fuzz target for FUZZ_TIME=$(FUZZ_TIME)'
-	@echo 'make bench          what watching costs, measured'
-	@echo '                    make bench CASE=reading: what reading a full ring costs'
-	@echo '                    make bench CASE=callbacks: what noting failed waits costs sessions'
-	@echo '                    make bench CASE=lwlocks: what finding out about LWLocks and pages costs'
-	@echo '                    make bench CASE=load_size: what load takes on disk by second'
-	@echo '                    make bench CASE=volume: WAL, tables and temporary files that it writes'
-	@echo '                    make bench CASE=shutdown: what a shutdown takes, with and without'
+	@echo 'make bench          what watching costs, measured, all of it: writes doc/benchmarks.md (25 minutes)'
+	@echo '                    make bench CASE=C, for C one of observer contention tick rate price lwlocks'
+	@echo '                    storage truth shutdown; QUICK=1: a minute each, no page; CASE=page: the page anew'
 	@echo 'make lint           gofmt, go vet, C warnings as errors, check-docs'
 	@echo 'make check-docs     settings and columns against doc/'
 	@echo 'make fmt            gofmt -w'

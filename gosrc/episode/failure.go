@@ -173,8 +173,9 @@ func (t *Tracker) howEnded(p *process, w *wait, late bool) history.Outcome {
 	case w.status == snapshot.EndedGranted || w.status == snapshot.EndedLeft:
 		return history.Granted
 	}
-	if f := &p.failure; w.status == snapshot.EndedFailed && f.pid == w.pid && f.sweep > w.sweep {
-		// The process's status is that of another wait since.
+	if f := &p.failure; w.status == snapshot.EndedFailed && f.pid == w.pid && f.sweep >= w.sweep {
+		// The process's status is that of another wait since. It may have begun and
+		// failed between the sweep that saw this one last and the look at records.
 		if f.start > w.start {
 			return history.Granted
 		}

@@ -64,6 +64,12 @@ func TestHowItEnded(t *testing.T) {
 		{"waits again at once: had failed", []Sweep{{Found: again, Failed: fails(failure(1, ms(4), ms(496), snapshot.FailLockTimeout))}}, history.LockTimeout},
 		{"waits again at once: so did one in between", []Sweep{{Found: again, Failed: fails(failure(1, ms(496), ms(497), snapshot.FailLockTimeout))}}, history.Granted},
 		{"granted, and failed to get another", []Sweep{{Found: over(snapshot.EndedFailed), Failed: fails(failure(1, ms(496), ms(499), snapshot.FailLockTimeout))}}, history.Granted},
+		{"the same, its record read after the sweep that saw this one last", []Sweep{
+			{Found: []snapshot.Wait{first}, Failed: fails(failure(1, ms(496), ms(499), snapshot.FailLockTimeout))},
+			{Found: over(snapshot.EndedFailed)}}, history.Granted},
+		{"the one before failed, its record read after the sweep that saw this one", []Sweep{
+			{Found: []snapshot.Wait{first}, Failed: fails(failure(1, ms(2), ms(3), snapshot.FailLockTimeout))},
+			{Found: over(snapshot.EndedFailed)}}, history.Failed},
 		{"failed, and got another", []Sweep{{Found: over(snapshot.EndedGranted), Failed: fails(failure(1, ms(4), ms(496), snapshot.FailLockTimeout))}}, history.LockTimeout},
 		{"gone", []Sweep{{Found: over(snapshot.EndedLeft)}}, history.Granted},
 		{"failure of the process before in the slot", []Sweep{{Found: over(snapshot.EndedLeft), Failed: fails(other)}}, history.Granted},

@@ -233,16 +233,17 @@ func killOne(which string) func(*soak, context.Context, *rand.Rand) error {
 		if err != nil || len(pids) == 0 {
 			return err
 		}
-		if err := s.server.kill(pids[r.IntN(len(pids))]); err != nil && !errors.Is(err, syscall.ESRCH) {
-			return err
+		pid := pids[r.IntN(len(pids))]
+		if err := s.server.kill(pid); err != nil {
+			return err // it has gone by itself, and another one is tried
 		}
 		// The others are told a moment later.
-		for ctx.Err() == nil {
+		for began := time.Now(); time.Since(began) < recoversWithin; {
 			if _, err := conn.Exec(ctx, "SELECT pg_sleep(0.01)"); err != nil {
 				return nil
 			}
 		}
-		return ctx.Err()
+		return fmt.Errorf("process %d was killed, and the server goes on", pid)
 	}
 }
 

@@ -211,6 +211,7 @@ var (
 	// What becomes of sessions when somebody ends them, or the server.
 	mayBeFatal = regexp.MustCompile(`^(terminating (connection|background worker ".*"|autovacuum process|parallel worker) due to administrator command( at character \d+)?` +
 		`|terminating connection due to (transaction|idle-in-transaction) timeout` +
+		`|canceling authentication due to timeout` + // what the server says to one that is ended while it logs in
 		`|the database system is (starting up|shutting down|in recovery mode|not yet accepting connections)` +
 		`|could not open file "pg_tblspc/.*": (No space left on device|Read-only file system|Input/output error|Permission denied)` +
 		`|connection to client lost)$`)

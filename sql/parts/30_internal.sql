@@ -8,6 +8,10 @@
 -- So the name of a node is a sub-select, and "(a.node_id = b.node_id) IS TRUE"
 -- only filters what seg and actor_id have found.
 --
+-- What is in arrays is unnested in the select list of a sub-select, not beside it
+-- in FROM: so the planner, which would see few rows, cannot multiply seconds by the
+-- dictionary before it looks at the numbers; conditions on "at" still get in.
+--
 -- Each is granted like the public views.  They contain nothing that those do
 -- not show; the masks are here, below everything.
 

@@ -17,10 +17,11 @@ BEGIN
                              OR (d.node_id = ANY ((SELECT lock_history.own_nodes())::integer[])
                                  AND pg_catalog.pg_has_role(d.usesysid, 'USAGE')) IS TRUE
                         THEN d.query_id END AS query_id,
-                   l.ms + 32768 * coalesce(l.carry, 0) AS load_ms
-            FROM lock_history.%1$I AS s
-            CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(s.dims), pg_catalog.unnest(s.load_ms), pg_catalog.unnest(s.carry)) AS l(dim_id, ms, carry)
-            JOIN lock_history.%2$I AS d ON d.dim_id = l.dim_id AND d.kind = 1 AND (d.node_id = s.node_id) IS TRUE
+                   s.ms + 32768 * coalesce(s.carry, 0) AS load_ms
+            FROM (SELECT x.node_id, x.at, x.sampled_ms, pg_catalog.unnest(x.dims) AS dim_id,
+                         pg_catalog.unnest(x.load_ms) AS ms, pg_catalog.unnest(x.carry) AS carry
+                  FROM lock_history.%1$I AS x) AS s
+            JOIN lock_history.%2$I AS d ON d.dim_id = s.dim_id AND d.kind = 1 AND (d.node_id = s.node_id) IS TRUE
             WHERE (SELECT lock_history.incident()) IS %3$s
             $sql$,
             CASE WHEN g.seg < 8 THEN 'second_' || g.seg ELSE 'kept_second' END,

@@ -8,7 +8,7 @@ SELECT pg_temp.add_actor(:n, 101, seg => s::smallint), pg_temp.add_actor(:n, 102
 SELECT pg_temp.add_wait('episode', :n, s, 102, 8, 0.5, 3.0, ARRAY[(1,101,2,0.5,NULL), (3,101,0,0.5,NULL)]::pg_temp.edge[], s, seg => s),
        pg_temp.add_wait('open', :n, 10 + s, 102, 8, 0.5, NULL, ARRAY[(1,101,2,0.5,NULL), (3,101,0,0.5,NULL)]::pg_temp.edge[], s, seg => s)
 FROM generate_series(0, 7) AS s \g /dev/null
-INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, datid, datname) SELECT s, :n, 1, 5, 5, 'shop' FROM generate_series(0, 7) AS s;
+INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, datid, datname) SELECT s, :n, 1, 7, 5, 'shop' FROM generate_series(0, 7) AS s;
 INSERT INTO lock_history.fastpath (seg, node_id, run, at, server_version_num, max_locks, slots, dims, sessions, slots_max, sessions_full, spilled_max)
 SELECT s, :n, 1, pg_temp.t(s), 150020, 64, 16, '{1}', '{8}', '{16}', '{8}', '{86}' FROM generate_series(0, 7) AS s;
 CREATE FUNCTION pg_temp.locks_taken(statement text) RETURNS integer LANGUAGE plpgsql AS $$

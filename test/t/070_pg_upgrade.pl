@@ -1,17 +1,24 @@
 # pg_upgrade of a server that has the extension and a history: nothing of ours
 # runs while it is at work, and afterwards the history is there and goes on.
+# PLH_OLD_INSTALL: where the old server is, when it is another than the new one
+# (test/tools/upgrade.sh).
 use strict;
 use warnings FATAL => 'all';
 use FindBin;
 use lib "$FindBin::Bin/../perl";
 use LockHistory;
+use File::Spec;
+use IPC::Run;
 use PostgreSQL::Test::Utils;
 use Test::More;
 
 # The node keeps its name although its port changes.
 my $settings = "pg_lock_history.node_name = 'shop'";
-my $old = LockHistory::cluster('old', settings => $settings);
-my $new = LockHistory::cluster('new', settings => $settings, start => 0);
+my $old = LockHistory::cluster('old', settings => $settings, $ENV{PLH_OLD_INSTALL} ? (new => [ install_path => $ENV{PLH_OLD_INSTALL} ]) : ());
+# Both need the same checksums, which later versions have without being asked.
+my ($options) = run_command([ 'initdb', '--help' ]);
+my $new = LockHistory::cluster('new', settings => $settings, start => 0,
+	init => $options =~ /--no-data-checksums/ ? [ extra => ['--no-data-checksums'] ] : []);
 
 # wait_once(node, who): a wait of who for a table that has a name.
 sub wait_once
@@ -40,12 +47,20 @@ my $identifier = $old->safe_psql('postgres', q{SELECT system_identifier FROM loc
 
 $old->stop;
 
-chdir $new->basedir or die "chdir: $!";
-command_ok([ 'pg_upgrade', '--old-datadir', $old->data_dir, '--new-datadir', $new->data_dir,
+# It leaves a script where it runs; the paths of a node may be relative to here.
+my ($from, $to) = map { File::Spec->rel2abs($_->data_dir) } $old, $new;
+my $there = $new->basedir;
+my $said = '';
+ok(IPC::Run::run([ 'pg_upgrade', '--old-datadir', $from, '--new-datadir', $to,
 		'--old-bindir', $old->config_data('--bindir'), '--new-bindir', $new->config_data('--bindir'),
-		'--old-port', $old->port, '--new-port', $new->port, '--socketdir', $new->host, '--retain', '--no-sync' ],
-	'pg_upgrade runs through');
-my @logs = glob($new->data_dir . '/pg_upgrade_output.d/*/log/*server*.log');
+		'--old-port', $old->port, '--new-port', $new->port, '--socketdir', $new->host, '--retain', '--no-sync' ], '>&', \$said,
+		init => sub { chdir $there or die "chdir: $!" }),
+	'pg_upgrade runs through') or do
+{
+	diag $said, map { /(.{0,4000})\z/s } map { slurp_file($_) } glob "$to/pg_upgrade_output.d/*/log/pg_upgrade_dump_*.log";
+	die 'pg_upgrade has failed';
+};
+my @logs = glob($to . '/pg_upgrade_output.d/*/log/*server*.log');
 cmp_ok(scalar @logs, '>', 0, 'its server logs are there');
 is(join('', map { grep { /pg_lock_history: / } split /\n/, slurp_file($_) } @logs), '', 'the worker was not started, which would have said so');
 

@@ -10,10 +10,10 @@ fail() {
 	bad=1
 }
 
-unformatted=$(gofmt -l gosrc)
+unformatted=$(gofmt -l gosrc test/bench)
 [ -z "$unformatted" ] || fail "gofmt -w is wanted for" $unformatted
 
-go vet -tags osusergo,netgo ./gosrc/... || fail "go vet"
+go vet -tags osusergo,netgo ./gosrc/... ./test/bench/... || fail "go vet"
 go vet -tags osusergo,netgo,faultinject ./gosrc/worker || fail "go vet with tag faultinject"
 
 test/tools/warnings.sh || fail "the C compiler"

@@ -41,7 +41,7 @@ run_go() {
 		-c "CREATE EXTENSION pg_lock_history" -c "CREATE DATABASE go_test" || true
 	# shellcheck disable=SC2086
 	PLH_TEST_DSN="host=$SOCKET_DIR port=$PORT user=postgres dbname=postgres sslmode=disable" \
-		go test -count=1 -tags osusergo,netgo "$@" ${GO_TEST_FLAGS:-} ${GO_TEST_PACKAGES:-./gosrc/...} 2>&1 | tee "$out"
+		go test -count=1 -tags osusergo,netgo "$@" ${GO_TEST_FLAGS:-} ${GO_TEST_PACKAGES:-./gosrc/... ./test/bench/...} 2>&1 | tee "$out"
 	local code=${PIPESTATUS[0]} good bad
 	good=$(grep -c '^ok ' "$out")
 	bad=$(grep -c '^FAIL[[:space:]]' "$out")
