@@ -49,12 +49,18 @@ SQL_PARTS = \
 	sql/parts/57_reader.sql \
 	sql/parts/58_writer.sql \
 	sql/parts/60_live.sql \
+	sql/parts/61_say.sql \
+	sql/parts/62_explain_facts.sql \
+	sql/parts/63_rules.sql \
+	sql/parts/64_explain.sql \
 	sql/parts/90_finish.sql
 
 MODULE_big = pg_lock_history
 OBJS = $(patsubst %.c,%.o,$(sort $(wildcard extension/*.c)))
 EXTENSION = control/pg_lock_history
 DATA_built = build/pg_lock_history--$(EXTVERSION).sql
+# shortcuts for psql, beside it
+DATA = sql/pg_lock_history.psql
 PGFILEDESC = "pg_lock_history - history of lock waits"
 PG_CPPFLAGS = -DPLH_VERSION='"$(EXTVERSION)"'
 

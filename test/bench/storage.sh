@@ -182,11 +182,14 @@ reading() {
 	PREFIX=whole ROUNDS=3
 	ask root_blockers 'SELECT * FROM lock_history.root_blockers'
 	ask worst_moments 'SELECT * FROM lock_history.worst_moments()'
+	ask explain_15_min "SELECT * FROM lock_history.explain($recent, $end)"
+	ask explain_all "SELECT * FROM lock_history.explain($end - interval '1 h' * $HOURS, $end)"
 	PREFIX=kept ROUNDS=$rounds
 	sql "SELECT lock_history.keep($end - interval '10 min', $end, 'storm')" >/dev/null
 	SETTING="SET pg_lock_history.incident = 'storm';"
 	ask waits 'SELECT * FROM lock_history.waits'
 	ask tree_in_the_storm "SELECT * FROM lock_history.blocking_tree_at($end - interval '4 min')"
+	ask explain 'SELECT * FROM lock_history.explain()'
 	SETTING=
 	stop_cluster reading
 }
