@@ -159,9 +159,9 @@ deps:
 
 # ---- tests; each takes care of its own servers ----
 
-RUN_TESTS = PG_CONFIG='$(PG_CONFIG)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' \
-	PROVE_TESTS='$(PROVE_TESTS)' PROVE_FLAGS='$(PROVE_FLAGS)' GO_TEST_FLAGS='$(GO_TEST_FLAGS)' \
-	test/tools/run-tests.sh
+CHOSEN = REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' \
+	PROVE_TESTS='$(PROVE_TESTS)' PROVE_FLAGS='$(PROVE_FLAGS)' GO_TEST_FLAGS='$(GO_TEST_FLAGS)'
+RUN_TESTS = PG_CONFIG='$(PG_CONFIG)' $(CHOSEN) test/tools/run-tests.sh
 
 .PHONY: test test-go test-race test-sql test-isolation test-tap test-soak
 test: deps
@@ -185,6 +185,13 @@ test-soak: deps
 test-asan: deps
 	@PG_CONFIG='$(PG_CONFIG)' test/tools/asan.sh planted
 	@PG_CONFIG='$(PG_CONFIG)' PROVE_TESTS='$(PROVE_TESTS)' test/tools/asan.sh
+
+# The same on other server versions, each in a chroot (as root on Debian); KINDS and VERSIONS say which.
+VERSIONS ?= 17 18 19
+KINDS ?= warnings go sql isolation tap
+.PHONY: test-versions
+test-versions: deps
+	@$(CHOSEN) VERSIONS='$(VERSIONS)' test/tools/versions.sh run $(KINDS)
 
 # pg_upgrade to a later version, in a chroot (as root on Debian).
 .PHONY: test-upgrade
@@ -250,6 +257,8 @@ help:
 	@echo '                    make test-tap PROVE_TESTS=test/t/001_alter_queue.pl'
 	@echo '                    make test-go GO_TEST_FLAGS="-run Roots"'
 	@echo 'make test-go        Go tests without the race detector (test-race: with it)'
+	@echo 'make test-versions  all tests on PostgreSQL $(VERSIONS), in chroots of the Debian suites that have them'
+	@echo '                    make test-versions VERSIONS="17 18" KINDS=sql REGRESS=trees'
 	@echo 'make test-asan      isolation, SQL and TAP tests with a shim under the address and undefined behaviour sanitizers'
 	@echo 'make test-upgrade   pg_upgrade with a history, to a later server version in a chroot'
 	@echo 'make test-random    random sessions compared with pg_blocking_pids() for RANDOM_SECONDS=$(RANDOM_SECONDS)'

@@ -25,7 +25,8 @@
  * The exceptions: from 18 on a deadlock that is found before the wait begins leaves the
  * status alone and is known by its error; and some errors leave the process in the
  * queue, and its status at WAITING, until the abort: one that a parallel worker has
- * sent to its waiting leader, and from 17 on transaction_timeout.  Of these the first
+ * sent to its waiting leader, from 17 on transaction_timeout, and from 19 on the
+ * replay on a standby when it ends the session.  Of these the first
  * place notes why, and the abort tells of it.
  *
  * (The log hook would be too late and too little: an error that is not logged or
@@ -484,9 +485,12 @@ on_error(void *arg)
 		}
 		else if (is_waiting || error_is_unread)
 		{
-			/* A code that ends a session comes from a parallel worker: its own takes a process out of the queue first. */
+			/*
+			 * A code that ends a session comes from a parallel worker, since its own takes
+			 * a process out of the queue first; but for the replay, which is what it is for both.
+			 */
 			noted_start = get_timeout_start_time(DEADLOCK_TIMEOUT);
-			noted_reason = is_waiting && error == NULL ? PLH_FAIL_FAILED : reason;
+			noted_reason = is_waiting && error == NULL && reason != PLH_FAIL_RECOVERY_CONFLICT ? PLH_FAIL_FAILED : reason;
 		}
 		else if (is_new || reason == PLH_FAIL_DEADLOCK)
 			report_failure(reason, error != NULL && reason == PLH_FAIL_DEADLOCK ? error->detail : NULL, true);
@@ -540,10 +544,10 @@ on_error_over(void *arg)
 static int32
 reason_at_abort(void)
 {
+	int32		noted = noted_start == get_timeout_start_time(DEADLOCK_TIMEOUT) ? noted_reason : PLH_FAIL_FAILED;
+
 	/* An error in a wait ends the process only as its last one. */
-	if (proc_exit_inprogress)
-		return PLH_FAIL_TERMINATED;
-	return noted_start == get_timeout_start_time(DEADLOCK_TIMEOUT) ? noted_reason : PLH_FAIL_FAILED;
+	return proc_exit_inprogress && noted != PLH_FAIL_RECOVERY_CONFLICT ? PLH_FAIL_TERMINATED : noted;
 }
 
 /* At an abort. */

@@ -372,7 +372,7 @@ typedef struct PlhRun
 	int32_t		slot;
 	int32_t		pid;
 	uint32_t	wait_event_info;	/* 0 = on CPU */
-	int32_t		lwlock_mode;	/* PlhLWLockMode when it waits for one, else -1 */
+	int32_t		lwlock_mode;	/* PlhLWLockMode when it waits for one, or for a page; else -1 */
 	int32_t		backend_type;
 	uint32_t	database;
 	uint32_t	role;
@@ -390,7 +390,8 @@ typedef enum PlhLWLockMode
 {
 	PLH_LW_EXCLUSIVE = 0,
 	PLH_LW_SHARED = 1,
-	PLH_LW_WAIT_UNTIL_FREE = 2	/* waits for somebody else to be done, without taking it */
+	PLH_LW_WAIT_UNTIL_FREE = 2, /* waits for somebody else to be done, without taking it */
+	PLH_LW_SHARE_EXCLUSIVE = 3	/* alone but for those who hold it shared; pages of 19 */
 } PlhLWLockMode;
 
 /* The sums of a second, in session time. */
@@ -418,7 +419,8 @@ typedef enum PlhNameKind
 {
 	PLH_NAME_EVENT_TYPE = 1,	/* of a wait_event_info */
 	PLH_NAME_EVENT = 2,
-	PLH_NAME_BACKEND_TYPE = 3
+	PLH_NAME_BACKEND_TYPE = 3,
+	PLH_NAME_TRANCHE = 4		/* of a wait_event_info that counts among LWLock waits */
 } PlhNameKind;
 
 /* ---- the fast path: relation locks in slots of each process ---- */

@@ -50,7 +50,7 @@ COMMENT ON COLUMN lock_history.load.node IS 'server that was watched';
 COMMENT ON COLUMN lock_history.load.at IS 'begin of the second';
 COMMENT ON COLUMN lock_history.load.wait_event_type IS 'type of the event waited for, as in pg_stat_activity; CPU: did not wait';
 COMMENT ON COLUMN lock_history.load.wait_event IS 'the event waited for; CPU: did not wait';
-COMMENT ON COLUMN lock_history.load.lwlock_mode IS 'LWLocks: exclusive, shared, or wait until free (for another one''s work to be done)';
+COMMENT ON COLUMN lock_history.load.lwlock_mode IS 'LWLocks, and pages in version 19: exclusive, shared, share exclusive, or wait until free (for another one''s work to be done)';
 COMMENT ON COLUMN lock_history.load.datname IS 'database of the sessions; null: none';
 COMMENT ON COLUMN lock_history.load.usename IS 'their role; null: none';
 COMMENT ON COLUMN lock_history.load.backend_type IS 'their kind, as in pg_stat_activity; null: not known yet';

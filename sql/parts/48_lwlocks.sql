@@ -1,6 +1,7 @@
 -- LWLocks: which one, in which mode, how long, and what stood ahead.
 --
--- The time is that of load: the rows of a second add up to its LWLock part.
+-- The time is that of load: the rows of a second add up to its LWLock part, in
+-- version 19 with waits for the content of pages, which are no LWLocks there.
 CREATE VIEW lock_history.lwlocks AS
 SELECT l.node, l.at, d.wait_event AS tranche, d.instance, d.lwlock_mode AS mode,
        l.wait_ms::double precision / nullif(l.sampled_ms, 0) AS waiters_avg, l.waiters_max::integer AS waiters_max,
@@ -20,9 +21,9 @@ COMMENT ON VIEW lock_history.lwlocks IS
     'Waits for LWLocks by second: which lock, in which mode, how long, and what stood ahead; seconds in which nobody waited for one have no row';
 COMMENT ON COLUMN lock_history.lwlocks.node IS 'server that was watched';
 COMMENT ON COLUMN lock_history.lwlocks.at IS 'begin of the second';
-COMMENT ON COLUMN lock_history.lwlocks.tranche IS 'group of locks, by the name that the server shows as wait_event';
+COMMENT ON COLUMN lock_history.lwlocks.tranche IS 'group of locks, by the name that the server shows as wait_event; BufferContent in every version';
 COMMENT ON COLUMN lock_history.lwlocks.instance IS 'which of its locks: only one, partition n (from 0), lock n (of those an extension has asked for), fast path of pid n; null: not known (for BufferContent see hot_pages)';
-COMMENT ON COLUMN lock_history.lwlocks.mode IS 'mode waited with: exclusive, shared, or wait until free (for another one''s work to be done)';
+COMMENT ON COLUMN lock_history.lwlocks.mode IS 'mode waited with: exclusive, shared, wait until free (for another one''s work to be done), or share exclusive (pages of version 19: to write them while others read)';
 COMMENT ON COLUMN lock_history.lwlocks.waiters_avg IS 'average number of sessions that waited';
 COMMENT ON COLUMN lock_history.lwlocks.waiters_max IS 'most of them at one sample';
 COMMENT ON COLUMN lock_history.lwlocks.wait_ms IS 'time they waited, added up, in milliseconds (estimated from samples)';

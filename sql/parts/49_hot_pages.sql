@@ -27,7 +27,7 @@ COMMENT ON COLUMN lock_history.hot_pages.relation IS 'OID of the relation; null:
 COMMENT ON COLUMN lock_history.hot_pages.object IS 'the relation by the name it had then, with what else it is than a table, and of a btree index what kind of page: right-most leaf of index public.t_pkey; null: not found';
 COMMENT ON COLUMN lock_history.hot_pages.fork IS 'main, fsm (free space map), vm (visibility map) or init; null: not found';
 COMMENT ON COLUMN lock_history.hot_pages.block IS 'number of the page in it; null: not found, or several that were added up';
-COMMENT ON COLUMN lock_history.hot_pages.mode IS 'waited with: exclusive, shared, or pin (for all others to have let go of the page)';
+COMMENT ON COLUMN lock_history.hot_pages.mode IS 'waited with: exclusive, shared, share exclusive (version 19: to write it while others read), or pin (for all others to have let go of the page)';
 COMMENT ON COLUMN lock_history.hot_pages.waiters_avg IS 'average number of sessions that waited';
 COMMENT ON COLUMN lock_history.hot_pages.wait_ms IS 'time they waited, added up, in milliseconds (estimated from samples)';
 COMMENT ON COLUMN lock_history.hot_pages.kind IS 'table, index, sequence, toast table, toast index or materialized view; null: as for relation';
