@@ -267,7 +267,7 @@ help:
 	@echo 'make fuzz           each fuzz target for FUZZ_TIME=$(FUZZ_TIME)'
 	@echo 'make bench          what watching costs, measured, all of it: writes doc/benchmarks.md (25 minutes)'
 	@echo '                    make bench CASE=C, for C one of observer contention tick rate price lwlocks'
-	@echo '                    storage truth shutdown; QUICK=1: a minute each, no page; CASE=page: the page anew'
+	@echo '                    storage truth fleet shutdown; QUICK=1: a minute each, no page; CASE=page: the page anew'
 	@echo 'make lint           gofmt, go vet, C warnings as errors, check-docs'
 	@echo 'make check-docs     settings and columns against doc/'
 	@echo 'make fmt            gofmt -w'

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/historytest"
 	"pg_lock_history/gosrc/lockmgr"
 	"pg_lock_history/gosrc/queue"
 	"pg_lock_history/gosrc/snapshot"
@@ -164,7 +165,7 @@ func TestLiveManyWriters(t *testing.T) {
 	last := make([]snapshot.Micros, writers)
 	for n := range batches {
 		for i, o := range nodes {
-			b := history.Batch{Seconds: []history.Second{newSteadyMix(uint64(i), 20, 5).second(o.now)}}
+			b := history.Batch{Seconds: []history.Second{historytest.NewMix(uint64(i), 20, 5).Second(o.now)}}
 			blocker := &snapshot.Session{Slot: 1, Pid: int32(1000 + n), State: snapshot.StateIdleInTransaction, Database: database, Role: 10,
 				BackendStart: o.now, SeenAt: o.now, BackendType: "client backend", Query: strings.Repeat("x", 900)}
 			for j := range rows {

@@ -31,7 +31,7 @@ page() {
 
 case ${CASE:-all} in
 page) page ;;
-shutdown) exec test/bench/shutdown.sh ;;
+shutdown | fleet) exec test/bench/"$CASE".sh ;;
 all)
 	failed=''
 	began=$SECONDS
@@ -46,7 +46,7 @@ all)
 	[ -z "$failed" ] || { echo "failed:$failed" >&2; exit 1; }
 	;;
 *)
-	[[ " $all " == *" $CASE "* ]] || { echo "no case is called $CASE; there are: $all shutdown page" >&2; exit 2; }
+	[[ " $all " == *" $CASE "* ]] || { echo "no case is called $CASE; there are: $all shutdown fleet page" >&2; exit 2; }
 	test/bench/"$CASE".sh
 	go run ./test/bench/report -figures "$out/$CASE.csv"
 	;;
