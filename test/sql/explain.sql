@@ -76,7 +76,7 @@ INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, wait_event_type, wait_
     (0, :n, 1, 1, 'LWLock', 'LockManager', 'exclusive', 'client backend', 'lab', NULL, NULL, NULL, NULL), (0, :n, 2, 1, 'CPU', 'CPU', NULL, 'client backend', 'lab', NULL, NULL, NULL, NULL),
     (0, :n, 3, 2, NULL, 'LockManager', 'exclusive', NULL, NULL, 'partition 3', NULL, NULL, NULL), (0, :n, 4, 3, NULL, NULL, 'exclusive', NULL, 'lab', NULL, 'right-most leaf of index public.t_pkey', 'main', 'index'),
     (0, :n, 5, 1, 'LWLock', 'BufferContent', 'exclusive', 'client backend', 'lab', NULL, NULL, NULL, NULL), (0, :n, 6, 2, NULL, 'BufferContent', 'exclusive', NULL, NULL, NULL, NULL, NULL, NULL),
-    (0, :n, 7, 5, NULL, NULL, NULL, NULL, 'lab', NULL, NULL, NULL, NULL);
+    (0, :n, 7, 7, NULL, NULL, NULL, NULL, 'lab', NULL, NULL, NULL, NULL);
 INSERT INTO lock_history.second (seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms)
 SELECT 0, :n, 1, pg_temp.t(10 + k), 1000, 9, 9, 0, 0, '{1,2,5}', '{6000,11000,2000}' FROM generate_series(0, 7) AS k;
 INSERT INTO lock_history.lwlock_0 (seg, node_id, run, at, sampled_ms, dims, wait_ms, waits, waiters_max, held_exclusive, shared_holders)

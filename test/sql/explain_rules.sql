@@ -174,7 +174,7 @@ CREATE FUNCTION pg_temp.cliff(name text, version integer, slots integer, full_ i
 DECLARE
     n integer := pg_temp.loaded(name, 'LWLock:LockManager', ms, 'all');
 BEGIN
-    INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, datid, datname, usesysid, usename, query_id) VALUES (0, n, 3, 5, 5, 'lab', NULL, NULL, NULL), (0, n, 4, 4, 5, 'lab', 10, 'postgres', 101);
+    INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, datid, datname, usesysid, usename, query_id) VALUES (0, n, 3, 7, 5, 'lab', NULL, NULL, NULL), (0, n, 4, 4, 5, 'lab', 10, 'postgres', 101);
     INSERT INTO lock_history.fastpath (seg, node_id, run, at, server_version_num, max_locks, slots, dims, sessions, slots_max, sessions_full, spilled_max)
     SELECT 0, n, 1, pg_temp.t(100 + k), version, 64, slots, '{3}', '{8}', ARRAY[slots], ARRAY[full_], '{86}' FROM generate_series(0, 9) AS k;
     INSERT INTO lock_history.hungry (seg, node_id, run, at, last_at, server_version_num, max_locks, slots, dims, locks_max, slots_max, spilled_max, looks, looks_full, sessions)
