@@ -28,7 +28,9 @@ SQL_PARTS = \
 	sql/parts/43_short_waits.sql \
 	sql/parts/44_gaps.sql \
 	sql/parts/45_health.sql \
+	sql/parts/45_nodes.sql \
 	sql/parts/46_deadlocks.sql \
+	sql/parts/46_recovery_conflicts.sql \
 	sql/parts/47_load.sql \
 	sql/parts/48_blocker_statements.sql \
 	sql/parts/49_fast_path.sql \
@@ -49,12 +51,18 @@ SQL_PARTS = \
 	sql/parts/57_reader.sql \
 	sql/parts/58_writer.sql \
 	sql/parts/60_live.sql \
+	sql/parts/61_say.sql \
+	sql/parts/62_explain_facts.sql \
+	sql/parts/63_rules.sql \
+	sql/parts/64_explain.sql \
 	sql/parts/90_finish.sql
 
 MODULE_big = pg_lock_history
 OBJS = $(patsubst %.c,%.o,$(sort $(wildcard extension/*.c)))
 EXTENSION = control/pg_lock_history
 DATA_built = build/pg_lock_history--$(EXTVERSION).sql
+# shortcuts for psql, beside it
+DATA = sql/pg_lock_history.psql
 PGFILEDESC = "pg_lock_history - history of lock waits"
 PG_CPPFLAGS = -DPLH_VERSION='"$(EXTVERSION)"'
 
@@ -151,9 +159,9 @@ deps:
 
 # ---- tests; each takes care of its own servers ----
 
-RUN_TESTS = PG_CONFIG='$(PG_CONFIG)' REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' \
-	PROVE_TESTS='$(PROVE_TESTS)' PROVE_FLAGS='$(PROVE_FLAGS)' GO_TEST_FLAGS='$(GO_TEST_FLAGS)' \
-	test/tools/run-tests.sh
+CHOSEN = REGRESS='$(REGRESS)' ISOLATION='$(ISOLATION)' \
+	PROVE_TESTS='$(PROVE_TESTS)' PROVE_FLAGS='$(PROVE_FLAGS)' GO_TEST_FLAGS='$(GO_TEST_FLAGS)'
+RUN_TESTS = PG_CONFIG='$(PG_CONFIG)' $(CHOSEN) test/tools/run-tests.sh
 
 .PHONY: test test-go test-race test-sql test-isolation test-tap test-soak
 test: deps
@@ -177,6 +185,13 @@ test-soak: deps
 test-asan: deps
 	@PG_CONFIG='$(PG_CONFIG)' test/tools/asan.sh planted
 	@PG_CONFIG='$(PG_CONFIG)' PROVE_TESTS='$(PROVE_TESTS)' test/tools/asan.sh
+
+# The same on other server versions, each in a chroot (as root on Debian); KINDS and VERSIONS say which.
+VERSIONS ?= 17 18 19
+KINDS ?= warnings go sql isolation tap
+.PHONY: test-versions
+test-versions: deps
+	@$(CHOSEN) VERSIONS='$(VERSIONS)' test/tools/versions.sh run $(KINDS)
 
 # pg_upgrade to a later version, in a chroot (as root on Debian).
 .PHONY: test-upgrade
@@ -209,7 +224,7 @@ FUZZ_TIME ?= $(or $(FUZZTIME),20s)
 fuzz:
 	@test/tools/fuzz.sh $(FUZZ_TIME)
 bench: deps
-	@PG_CONFIG='$(PG_CONFIG)' test/bench/$(or $(filter reading callbacks lwlocks load_size volume shutdown,$(CASE)),run).sh
+	@PG_CONFIG='$(PG_CONFIG)' test/bench/run.sh
 
 # ---- style ----
 
@@ -219,7 +234,7 @@ lint: deps
 check-docs:
 	@test/tools/check-docs.pl
 fmt:
-	gofmt -w gosrc
+	gofmt -w gosrc test/bench
 
 # ---- release ----
 
@@ -242,19 +257,17 @@ help:
 	@echo '                    make test-tap PROVE_TESTS=test/t/001_alter_queue.pl'
 	@echo '                    make test-go GO_TEST_FLAGS="-run Roots"'
 	@echo 'make test-go        Go tests without the race detector (test-race: with it)'
+	@echo 'make test-versions  all tests on PostgreSQL $(VERSIONS), in chroots of the Debian suites that have them'
+	@echo '                    make test-versions VERSIONS="17 18" KINDS=sql REGRESS=trees'
 	@echo 'make test-asan      isolation, SQL and TAP tests with a shim under the address and undefined behaviour sanitizers'
 	@echo 'make test-upgrade   pg_upgrade with a history, to a later server version in a chroot'
 	@echo 'make test-random    random sessions compared with pg_blocking_pids() for RANDOM_SECONDS=$(RANDOM_SECONDS)'
 	@echo 'make soak           a mixed load and random faults for DURATION=$(DURATION) [SEED=]; make test-soak: in 80 s'
 	@echo 'make soak-memory    memory of the worker in a storm of MINUTES=$(MINUTES) while nothing can be written'
 	@echo 'make fuzz           each fuzz target for FUZZ_TIME=$(FUZZ_TIME)'
-	@echo 'make bench          what watching costs, measured'
-	@echo '                    make bench CASE=reading: what reading a full ring costs'
-	@echo '                    make bench CASE=callbacks: what noting failed waits costs sessions'
-	@echo '                    make bench CASE=lwlocks: what finding out about LWLocks and pages costs'
-	@echo '                    make bench CASE=load_size: what load takes on disk by second'
-	@echo '                    make bench CASE=volume: WAL, tables and temporary files that it writes'
-	@echo '                    make bench CASE=shutdown: what a shutdown takes, with and without'
+	@echo 'make bench          what watching costs, measured, all of it: writes doc/benchmarks.md (25 minutes)'
+	@echo '                    make bench CASE=C, for C one of observer contention tick rate price lwlocks'
+	@echo '                    storage truth fleet shutdown; QUICK=1: a minute each, no page; CASE=page: the page anew'
 	@echo 'make lint           gofmt, go vet, C warnings as errors, check-docs'
 	@echo 'make check-docs     settings and columns against doc/'
 	@echo 'make fmt            gofmt -w'

@@ -2,15 +2,20 @@
  * compat.h
  *		What differs between server versions, and nothing else.
  *
- * Version conditionals stand here only.  Tested on 15.  On 17 and 18 it builds
- * without warnings, and the tests of outcomes and deadlocks pass (test/t/025, 026),
- * on 18 those of incidents (030 to 034), too; the whole suite has not run there,
- * and nothing at all on 16.
+ * Version conditionals stand here only.  plh.h includes this first, so that an
+ * unsupported version is refused before anything else that it lacks.
  */
 #ifndef PLH_COMPAT_H
 #define PLH_COMPAT_H
 
 #include "postgres.h"
+
+#if PG_VERSION_NUM < 150000
+#error "pg_lock_history needs PostgreSQL 15 or later; 13 and 14 are out of support"
+#endif
+#if PG_VERSION_NUM >= 200000
+#error "pg_lock_history does not know PostgreSQL 20 yet; build it for 15 to 19"
+#endif
 
 #include "miscadmin.h"
 #include "postmaster/postmaster.h"
@@ -29,18 +34,20 @@
 #include "utils/queryjumble.h"
 #endif
 
-#if PG_VERSION_NUM < 150000
-#error "pg_lock_history needs PostgreSQL 15 or later; 13 and 14 are out of support"
-#endif
-#if PG_VERSION_NUM >= 190000
-#error "pg_lock_history does not know PostgreSQL 19 yet; build it for 15 to 18"
-#endif
-
-/* A function that does not return; written before the type. */
+/* A function that does not return; written before all else. */
 #if PG_VERSION_NUM >= 180000
 #define PLH_NORETURN pg_noreturn
 #else
 #define PLH_NORETURN pg_attribute_noreturn()
+#endif
+
+/* Signal handlers of the server. */
+#if PG_VERSION_NUM >= 190000
+#define PLH_SIG_IGN PG_SIG_IGN
+#define PLH_CRASH_EXIT(signo) SignalHandlerForCrashExit(signo, NULL)
+#else
+#define PLH_SIG_IGN SIG_IGN
+#define PLH_CRASH_EXIT(signo) SignalHandlerForCrashExit(signo)
 #endif
 
 /* 15.0 had the function under its older name. */
@@ -148,6 +155,148 @@ plh_lxid(const PGPROC *proc)
 #endif
 #define PLH_LW_SHARED_HOLDERS (PLH_LW_EXCLUSIVE_HOLDER - 1)
 
+/* Who holds a lock, as far as it says so itself. */
+typedef struct PlhHolders
+{
+	bool		exclusive;
+	uint32		shared;			/* so many */
+} PlhHolders;
+
+static inline PlhHolders
+plh_lwlock_holders(const void *lock)
+{
+	uint32		state = pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &((const LWLock *) lock)->state));
+	PlhHolders	holders = {(state & PLH_LW_EXCLUSIVE_HOLDER) != 0, state & PLH_LW_SHARED_HOLDERS};
+
+	return holders;
+}
+
+/*
+ * The locks that extensions asked for lie behind the server's own, those of one
+ * name side by side, in the order of their tranches.  Up to 18 the names follow
+ * the last of them.  From 19 on where they end is not told; but behind them is
+ * other shared memory, and if two bytes of that should look like the next tranche,
+ * that is a lock in whose queue nobody stands.
+ */
+static inline bool
+plh_is_requested_lock(const LWLockPadded *lock, uint16 tranche_before)
+{
+#if PG_VERSION_NUM >= 190000
+	return lock->lock.tranche >= LWTRANCHE_FIRST_USER_DEFINED &&
+		(lock->lock.tranche == tranche_before || lock->lock.tranche == tranche_before + 1);
+#else
+	return NamedLWLockTrancheRequests > 0 && lock < (const LWLockPadded *) NamedLWLockTrancheArray;
+#endif
+}
+
+/*
+ * The lock on the content of a page.  Up to 18 it is an LWLock of the buffer
+ * descriptor, with one wait event.  From 19 on it is a part of the descriptor's
+ * state, with the same kind of queue, a third mode, and an event for each mode, of
+ * which PLH_CONTENT_EVENT stands for all.  The events of type Buffer are these and
+ * the wait for a pin, which is all that type BufferPin was.
+ */
+#if PG_VERSION_NUM >= 190000
+#define PLH_CONTENT_EVENT WAIT_EVENT_BUFFER_EXCLUSIVE
+
+static inline bool
+plh_waits_for_content(uint32 event)
+{
+	return event == WAIT_EVENT_BUFFER_EXCLUSIVE || event == WAIT_EVENT_BUFFER_SHARED ||
+		event == WAIT_EVENT_BUFFER_SHARE_EXCLUSIVE;
+}
+
+static inline bool
+plh_waits_for_pin(uint32 event)
+{
+	return event == WAIT_EVENT_BUFFER_CLEANUP;
+}
+
+static inline const proclist_head *
+plh_content_queue(const BufferDesc *buffer)
+{
+	return &buffer->lock_waiters;
+}
+
+/* Who holds it share exclusive lets others read: counted as one more of them. */
+static inline PlhHolders
+plh_content_holders(const void *buffer)
+{
+	uint64		state = pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &((const BufferDesc *) buffer)->state));
+	PlhHolders	holders;
+
+	holders.exclusive = (state & BM_LOCK_VAL_EXCLUSIVE) != 0;
+	holders.shared = (uint32) ((state / BM_LOCK_VAL_SHARED) & MAX_BACKENDS) +
+		((state & BM_LOCK_VAL_SHARE_EXCLUSIVE) != 0 ? 1 : 0);
+	return holders;
+}
+
+static inline bool
+plh_has_pin_waiter(const BufferDesc *buffer)
+{
+	return (pg_atomic_read_u64(unconstify(pg_atomic_uint64 *, &buffer->state)) & BM_PIN_COUNT_WAITER) != 0;
+}
+#else
+#define PLH_CONTENT_EVENT ((uint32) (PG_WAIT_LWLOCK | LWTRANCHE_BUFFER_CONTENT))
+
+static inline bool
+plh_waits_for_content(uint32 event)
+{
+	return event == PLH_CONTENT_EVENT;
+}
+
+static inline bool
+plh_waits_for_pin(uint32 event)
+{
+#if PG_VERSION_NUM >= 170000
+	return (event & 0xFF000000) == PG_WAIT_BUFFERPIN;
+#else
+	return (event & 0xFF000000) == PG_WAIT_BUFFER_PIN;
+#endif
+}
+
+static inline const proclist_head *
+plh_content_queue(const BufferDesc *buffer)
+{
+	return &buffer->content_lock.waiters;
+}
+
+static inline PlhHolders
+plh_content_holders(const void *buffer)
+{
+	return plh_lwlock_holders(&((const BufferDesc *) buffer)->content_lock);
+}
+
+static inline bool
+plh_has_pin_waiter(const BufferDesc *buffer)
+{
+	return (pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &buffer->state)) & BM_PIN_COUNT_WAITER) != 0;
+}
+#endif
+
+/* Waits for an LWLock, or for what one would be up to 18. */
+static inline bool
+plh_waits_for_lwlock(uint32 event)
+{
+	return (event & 0xFF000000) == PG_WAIT_LWLOCK || plh_waits_for_content(event);
+}
+
+/* PlhLWLockMode of such a wait; raw is the process's lwWaitMode. */
+static inline int32
+plh_lwlock_mode(uint32 event, uint8 raw)
+{
+#if PG_VERSION_NUM >= 190000
+	/* There lwWaitMode is of another kind, and the event says it as well. */
+	if (event == WAIT_EVENT_BUFFER_EXCLUSIVE)
+		return PLH_LW_EXCLUSIVE;
+	if (event == WAIT_EVENT_BUFFER_SHARE_EXCLUSIVE)
+		return PLH_LW_SHARE_EXCLUSIVE;
+	if (event == WAIT_EVENT_BUFFER_SHARED)
+		return PLH_LW_SHARED;
+#endif
+	return raw;
+}
+
 static inline void
 plh_copy_page_tag(const BufferDesc *buffer, PlhTarget *target)
 {
@@ -166,11 +315,11 @@ plh_copy_page_tag(const BufferDesc *buffer, PlhTarget *target)
 	target->block = tag->blockNum;
 }
 
-/* The wait class of a process that waits until a page is pinned by nobody else. */
-#if PG_VERSION_NUM >= 170000
-#define PLH_WAIT_BUFFER_PIN PG_WAIT_BUFFERPIN
+/* By what a process is linked into the queue of a lock. */
+#if PG_VERSION_NUM >= 190000
+#define PLH_WAIT_LINK waitLink
 #else
-#define PLH_WAIT_BUFFER_PIN PG_WAIT_BUFFER_PIN
+#define PLH_WAIT_LINK links
 #endif
 
 /*
@@ -182,9 +331,9 @@ static inline PGPROC *
 plh_next_waiter(LOCK *lock, PGPROC *after)
 {
 	dlist_node *head = &lock->waitProcs.dlist.head;
-	dlist_node *node = after ? after->links.next : head->next;
+	dlist_node *node = after ? after->PLH_WAIT_LINK.next : head->next;
 
-	return node == NULL || node == head ? NULL : dlist_container(PGPROC, links, node);
+	return node == NULL || node == head ? NULL : dlist_container(PGPROC, PLH_WAIT_LINK, node);
 }
 
 static inline PROCLOCK *

@@ -25,7 +25,8 @@
  * The exceptions: from 18 on a deadlock that is found before the wait begins leaves the
  * status alone and is known by its error; and some errors leave the process in the
  * queue, and its status at WAITING, until the abort: one that a parallel worker has
- * sent to its waiting leader, and from 17 on transaction_timeout.  Of these the first
+ * sent to its waiting leader, from 17 on transaction_timeout, and from 19 on the
+ * replay on a standby when it ends the session.  Of these the first
  * place notes why, and the abort tells of it.
  *
  * (The log hook would be too late and too little: an error that is not logged or
@@ -41,7 +42,7 @@
  * the same transaction is no second failure.
  *
  * Nothing here waits or takes a lock, and nothing allocates (but gettext, for the
- * error of a parallel worker): an "out of memory" would
+ * error of a parallel worker and the detail of a conflict): an "out of memory" would
  * take the place of the error that is being raised.  To see more of it than its
  * SQLSTATE there is only CopyErrorData(), which copies all of it; it is called
  * when all the texts together fit into memory that was set aside at start
@@ -50,16 +51,22 @@
  * its SQLSTATE: a deadlock without its members (not at all when the status is not
  * that of its wait, see above), and a cancel or a statement timeout as "failed".
  *
+ * On a standby the same place notes statements and sessions that the replay has
+ * cancelled and ended, whether they waited or not.
+ *
  * A failed wait costs that copy, and the end of a session none (but a look at
  * postmaster.pid); everything else costs a load and a compare, from 18 on a call.
  */
 #include "plh.h"
 
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "miscadmin.h"
+#include "postmaster/bgworker.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
+#include "utils/backend_status.h"
 #include "utils/memutils.h"
 #include "utils/timeout.h"
 
@@ -93,6 +100,22 @@ static MemoryContext error_copy;
 
 /* Of this process: start of the wait that was last reported as failed. */
 static TimestampTz reported_start = 0;
+
+/* The server's words for what stood in the way of the replay; the same from 15 to 19. */
+static const struct
+{
+	const char *detail;
+	PlhConflict conflict;
+}			conflict_words[] =
+{
+	{"User was holding a relation lock for too long.", PLH_CONFLICT_LOCK},
+	{"User query might have needed to see row versions that must be removed.", PLH_CONFLICT_SNAPSHOT},
+	{"User was holding shared buffer pin for too long.", PLH_CONFLICT_BUFFER_PIN},
+	{"User was or might have been using tablespace that must be dropped.", PLH_CONFLICT_TABLESPACE},
+	{"User was connected to a database that must be dropped.", PLH_CONFLICT_DATABASE},
+	{"User transaction caused buffer deadlock with recovery.", PLH_CONFLICT_DEADLOCK},
+	{"User was using a logical replication slot that must be invalidated.", PLH_CONFLICT_SLOT},
+};
 
 /* Of this process: the wait whose failure the abort will tell of, and why that was. */
 static TimestampTz noted_start = 0;
@@ -220,15 +243,21 @@ is_deadlock(const ErrorData *error)
 		is_message(error, "deadlock detected");
 }
 
+/* The replay on a standby, with several SQLSTATEs; it also ends sessions. */
+static bool
+is_conflict(const ErrorData *error)
+{
+	return is_message(error, "canceling statement due to conflict with recovery") ||
+		is_message(error, "terminating connection due to conflict with recovery");
+}
+
 /* What the error of a failed wait says of it. */
 static int32
 reason_of(const ErrorData *error)
 {
 	if (is_deadlock(error))
 		return PLH_FAIL_DEADLOCK;
-	/* The replay on a standby, with several SQLSTATEs; it also ends sessions. */
-	if (is_message(error, "canceling statement due to conflict with recovery") ||
-		is_message(error, "terminating connection due to conflict with recovery"))
+	if (is_conflict(error))
 		return PLH_FAIL_RECOVERY_CONFLICT;
 	if (error->elevel >= FATAL)
 		return PLH_FAIL_TERMINATED;
@@ -294,9 +323,9 @@ start_of_failed(int32 reason, TimestampTz now)
 	return checked <= now && now - checked <= CHECK_RUNS_WITHIN ? start : 0;
 }
 
-/* Writes the record; detail is the text of a deadlock, or NULL. */
+/* Writes a record; text is the number of its text, 0 for none. */
 static void
-report_failure(int32 reason, const char *detail)
+add_record(int32 reason, TimestampTz now, TimestampTz wait_start, int mode, uint64 text)
 {
 	PlhSlotFailures *slot;
 	PlhFailureRecord *record;
@@ -312,22 +341,96 @@ report_failure(int32 reason, const char *detail)
 	/* Not before the count that says that this place may be written to. */
 	pg_write_barrier();
 	record->backend_start = MyStartTimestamp;
-	record->failed_at = GetCurrentTimestamp();
+	record->failed_at = now;
 	record->reason = reason;
-	record->wait_start = start_of_failed(reason, record->failed_at);
-	record->mode = PLH_EARLY_DEADLOCK_IS_WAIT || is_new_failure() ? MyProc->waitLockMode : NoLock;
+	record->wait_start = wait_start;
+	record->mode = mode;
 	record->pid = MyProcPid;
-	record->text = detail != NULL ? leave_text(detail) : 0;
+	record->text = text;
 	pg_write_barrier();
 	pg_atomic_write_u64(&slot->written, n + 1);
-	reported_start = get_timeout_start_time(DEADLOCK_TIMEOUT);
 
 	/* A full barrier: whoever sees the news sees the record. */
 	(void) pg_atomic_fetch_add_u64(&plh_failures->news, 1);
+}
+
+/*
+ * Reports the failure of the last wait; detail is the text of a deadlock, or
+ * NULL.  has_begun: the timer of this process is that of the wait, as far as
+ * start_of_failed() does not know better.
+ */
+static void
+report_failure(int32 reason, const char *detail, bool has_begun)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	add_record(reason, now, has_begun ? start_of_failed(reason, now) : now,
+			   PLH_EARLY_DEADLOCK_IS_WAIT || is_new_failure() || !has_begun ? MyProc->waitLockMode : NoLock,
+			   detail != NULL ? leave_text(detail) : 0);
+	reported_start = get_timeout_start_time(DEADLOCK_TIMEOUT);
 
 	/* Its members go on at once: the sooner they are looked at, the better. */
 	if (reason == PLH_FAIL_DEADLOCK)
 		plh_wake_worker();
+}
+
+/* What describe_self() writes beside the statement takes no more: numbers, and three names of 64 bytes. */
+#define PLH_DESCRIPTION_FRAME 512
+
+/*
+ * What pg_stat_activity has of this process, one thing a line, the statement
+ * last: the session may be gone before the worker can look.
+ */
+static void
+describe_self(char *text, size_t room)
+{
+	const PgBackendStatus *entry = MyBEEntry;
+	char		address[64];
+	size_t		whole = strnlen(entry->st_activity_raw, pgstat_track_activity_query_size - 1);
+	size_t		used;
+
+	plh_format_address(&entry->st_clientaddr, address, sizeof(address));
+	used = snprintf(text, room, "%u\n%u\n%d\n%d\n" INT64_FORMAT "\n" INT64_FORMAT "\n" INT64_FORMAT "\n" INT64_FORMAT "\n%s\n%.95s\n%.64s\n",
+					entry->st_databaseid, entry->st_userid, plh_translate_state(entry->st_state),
+					whole + PLH_DESCRIPTION_FRAME > room || whole == (size_t) pgstat_track_activity_query_size - 1, /* it may go on */
+					(int64) entry->st_query_id,
+					(int64) entry->st_xact_start_timestamp, (int64) entry->st_activity_start_timestamp, (int64) entry->st_state_start_timestamp,
+					address, MyBgworkerEntry != NULL ? MyBgworkerEntry->bgw_type : GetBackendTypeDesc(MyBackendType), entry->st_appname);
+	strlcpy(text + used, entry->st_activity_raw, Min(whole + 1, room - used));
+}
+
+/* Reports that the replay has cancelled the statement of this process, or ended it. */
+static void
+report_conflict(const ErrorData *error)
+{
+	char		text[PLH_DEADLOCK_TEXT_SIZE];
+	int			conflict = PLH_CONFLICT_OTHER;
+	int			i;
+
+	for (i = 0; i < lengthof(conflict_words); i++)
+		if (error->detail != NULL && strcmp(error->detail, _(conflict_words[i].detail)) == 0)
+			conflict = conflict_words[i].conflict;
+	if (error->elevel >= FATAL)
+		conflict |= PLH_CONFLICT_ENDED;
+	text[0] = '\0';
+	if (MyBEEntry != NULL)
+		describe_self(text, sizeof(text));
+	add_record(PLH_FAIL_CONFLICT, GetCurrentTimestamp(), 0, conflict, leave_text(text));
+}
+
+/* SQLSTATEs of what report_conflict() is about. */
+static inline bool
+may_be_conflict(int code)
+{
+	return code == ERRCODE_T_R_SERIALIZATION_FAILURE || code == ERRCODE_T_R_DEADLOCK_DETECTED ||
+		code == ERRCODE_DATABASE_DROPPED;
+}
+
+/* On a primary a load and a compare. */
+static inline bool
+is_on_standby(void)
+{
+	return MyProc != NULL && plh_failures != NULL && RecoveryInProgress();
 }
 
 /*
@@ -341,6 +444,7 @@ on_error(void *arg)
 	const ErrorData *error;
 	bool		is_waiting = is_in_queue();
 	bool		is_new = is_new_failure();
+	bool		on_standby = is_on_standby();
 	int32		reason;
 	int			code;
 
@@ -351,29 +455,45 @@ on_error(void *arg)
 	}
 
 	/* Most messages: no wait has failed or goes on, and no deadlock is found without one. */
-	if (!is_new && !is_waiting && PLH_EARLY_DEADLOCK_IS_WAIT && !wait_has_failed())
+	if (!is_new && !is_waiting && PLH_EARLY_DEADLOCK_IS_WAIT && !wait_has_failed() && !on_standby)
 		return;
 	code = geterrcode();
-	if (!is_new && !is_waiting && (code != ERRCODE_T_R_DEADLOCK_DETECTED || MyProc == NULL || plh_failures == NULL))
+	if (!is_new && !is_waiting && (code != ERRCODE_T_R_DEADLOCK_DETECTED || MyProc == NULL || plh_failures == NULL) &&
+		!(on_standby && may_be_conflict(code)))
 		return;
 
 	/* Not an error at all. */
 	if (ERRCODE_TO_CATEGORY(code) == ERRCODE_SUCCESSFUL_COMPLETION || ERRCODE_TO_CATEGORY(code) == ERRCODE_WARNING)
 		return;
 
-	error = ends_session(code) ? NULL : copy_error();
+	error = ends_session(code) && !(on_standby && may_be_conflict(code)) ? NULL : copy_error();
 	if (error == NULL || error->elevel >= ERROR)
 	{
 		reason = error != NULL ? reason_of(error) : reason_of_code(code);
 		error_is_unread = error == NULL && !ends_session(code);
-		if (is_waiting || error_is_unread)
+		/* Its own error: that of a parallel worker, passed on by the leader, has no identifier. */
+		if (on_standby && error != NULL && error->message_id != NULL && is_conflict(error))
+			report_conflict(error);
+		if (is_waiting && reason == PLH_FAIL_RECOVERY_CONFLICT && pg_atomic_read_u64(&MyProc->waitStart) == 0)
 		{
-			/* A code that ends a session comes from a parallel worker: its own takes a process out of the queue first. */
+			/*
+			 * It has a pin that the replay waits for, and is about to wait for
+			 * the replay: the server finds that out between joining the queue
+			 * and starting the timer, which is that of an earlier wait.
+			 */
+			report_failure(reason, NULL, false);
+		}
+		else if (is_waiting || error_is_unread)
+		{
+			/*
+			 * A code that ends a session comes from a parallel worker, since its own takes
+			 * a process out of the queue first; but for the replay, which is what it is for both.
+			 */
 			noted_start = get_timeout_start_time(DEADLOCK_TIMEOUT);
-			noted_reason = is_waiting && error == NULL ? PLH_FAIL_FAILED : reason;
+			noted_reason = is_waiting && error == NULL && reason != PLH_FAIL_RECOVERY_CONFLICT ? PLH_FAIL_FAILED : reason;
 		}
 		else if (is_new || reason == PLH_FAIL_DEADLOCK)
-			report_failure(reason, error != NULL && reason == PLH_FAIL_DEADLOCK ? error->detail : NULL);
+			report_failure(reason, error != NULL && reason == PLH_FAIL_DEADLOCK ? error->detail : NULL, true);
 	}
 	if (error != NULL)
 		MemoryContextReset(error_copy);
@@ -392,10 +512,12 @@ plh_see_logged(const ErrorData *error)
 		return;
 	error_is_unread = false;
 	reason = reason_of(error);
+	if (is_on_standby() && error->message_id != NULL && is_conflict(error))
+		report_conflict(error);
 	if (is_in_queue())
 		noted_reason = reason;
 	else if (is_new_failure() || reason == PLH_FAIL_DEADLOCK)
-		report_failure(reason, reason == PLH_FAIL_DEADLOCK ? error->detail : NULL);
+		report_failure(reason, reason == PLH_FAIL_DEADLOCK ? error->detail : NULL, true);
 }
 
 /*
@@ -422,10 +544,10 @@ on_error_over(void *arg)
 static int32
 reason_at_abort(void)
 {
+	int32		noted = noted_start == get_timeout_start_time(DEADLOCK_TIMEOUT) ? noted_reason : PLH_FAIL_FAILED;
+
 	/* An error in a wait ends the process only as its last one. */
-	if (proc_exit_inprogress)
-		return PLH_FAIL_TERMINATED;
-	return noted_start == get_timeout_start_time(DEADLOCK_TIMEOUT) ? noted_reason : PLH_FAIL_FAILED;
+	return proc_exit_inprogress && noted != PLH_FAIL_RECOVERY_CONFLICT ? PLH_FAIL_TERMINATED : noted;
 }
 
 /* At an abort. */
@@ -433,7 +555,7 @@ static inline void
 report_unseen(void)
 {
 	if (is_new_failure())
-		report_failure(reason_at_abort(), NULL);
+		report_failure(reason_at_abort(), NULL, true);
 }
 
 static void

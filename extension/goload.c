@@ -120,7 +120,7 @@ static bool go_loaded = false;	/* Go's threads are there, whatever came of it */
 static sigset_t mask_in_go;		/* written once before Go runs */
 static PlhRunFunction go_run;
 
-static PLH_NORETURN void die(void);
+PLH_NORETURN static void die(void);
 
 /*
  * Ends the worker.  Main thread, outside any probe, perhaps in a signal
@@ -208,7 +208,7 @@ quit_handler(int signo, siginfo_t *info, void *context)
 	int			save_errno = errno;
 
 	if (info->si_pid != getpid())
-		SignalHandlerForCrashExit(signo);
+		PLH_CRASH_EXIT(signo);
 	contain_death();
 	errno = save_errno;
 }
@@ -463,7 +463,7 @@ install_handlers(char *error, size_t error_room)
 }
 
 /* What the child of dry_run() does; it does not return. */
-static PLH_NORETURN void try_library(const char *path);
+PLH_NORETURN static void try_library(const char *path);
 
 static void
 try_library(const char *path)

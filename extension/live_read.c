@@ -21,6 +21,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
+#include "utils/tuplestore.h"
 
 #include "compat.h"
 
@@ -64,7 +65,7 @@ typedef struct Rest
 	size_t		left;
 } Rest;
 
-static PLH_NORETURN void
+PLH_NORETURN static void
 damaged(const char *what)
 {
 	ereport(ERROR,

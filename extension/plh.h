@@ -7,6 +7,8 @@
 
 #include "postgres.h"
 
+#include "compat.h"
+
 #include <signal.h>
 
 #include "lib/stringinfo.h"
@@ -320,6 +322,7 @@ typedef struct PlhWaiter
 	uint32		event;
 	uint32		lxid;
 	int32		mode;			/* PlhLWLockMode, -1 when it waits for a pin */
+	uint8		raw_mode;		/* the same as its lwWaitMode */
 	uint32		flags;			/* PLH_RUN_*: what is looked for */
 
 	/* What is found. */
@@ -341,13 +344,23 @@ typedef struct PlhWaiters
 /* probe_lwlocks.c, called at each tick with a waiter by probe_activity.c. */
 extern void plh_prepare_lwlocks(void);
 extern void plh_find_lwlocks(PlhWaiters *waiters);
-extern uint32 plh_place_queue(PlhWaiters *waiters, const LWLock *lock, int head, uint32 event, const PlhTarget *target);
+
+/* A lock that processes queue up for: an LWLock, or that on the content of a page. */
+typedef struct PlhQueue
+{
+	uint32		event;			/* of those who wait; PLH_CONTENT_EVENT for a page, whatever their mode */
+	const proclist_head *waiters;
+	const void *lock;
+	PlhHolders	(*holders) (const void *lock);
+} PlhQueue;
+
+extern uint32 plh_place_queue(PlhWaiters *waiters, const PlhQueue *queue, int head, const PlhTarget *target);
 
 /* First process in the queue of a lock; no number of a process when there is none. */
 static inline int
-plh_queue_head(const LWLock *lock)
+plh_queue_head(const proclist_head *waiters)
 {
-	return *(const volatile int *) &lock->waiters.head;
+	return *(const volatile int *) &waiters->head;
 }
 
 /* probe_buffers.c, the same. */
@@ -396,6 +409,7 @@ extern void plh_json_bool(StringInfo out, const char *key, bool value);
 /* In probe_sessions.c: the status entry of a process, NULL when there is none. */
 extern PgBackendStatus *plh_status_entry(const PGPROC *proc, int pid);
 extern int32_t plh_translate_state(BackendState state);
+extern void plh_format_address(const SockAddr *addr, char *to, size_t room);
 
 /* Keeps the caught server error for last_error; call inside PG_CATCH. */
 extern void plh_keep_error(MemoryContext context);

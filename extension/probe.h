@@ -282,8 +282,25 @@ typedef enum PlhFailReason
 	PLH_FAIL_TERMINATED = 4,
 	PLH_FAIL_DEADLOCK = 5,
 	PLH_FAIL_SERVER_STOP = 6,
-	PLH_FAIL_RECOVERY_CONFLICT = 7	/* a standby: in the way of the replay */
+	PLH_FAIL_RECOVERY_CONFLICT = 7, /* a standby: in the way of the replay */
+
+	/* Of no wait: the replay has cancelled a statement, or ended a session. */
+	PLH_FAIL_CONFLICT = 8
 } PlhFailReason;
+
+/* What stood in the way of the replay, in mode of a PLH_FAIL_CONFLICT. */
+typedef enum PlhConflict
+{
+	PLH_CONFLICT_OTHER = 0,		/* the server says it in words of its own */
+	PLH_CONFLICT_LOCK = 1,
+	PLH_CONFLICT_SNAPSHOT = 2,
+	PLH_CONFLICT_BUFFER_PIN = 3,
+	PLH_CONFLICT_TABLESPACE = 4,
+	PLH_CONFLICT_DATABASE = 5,
+	PLH_CONFLICT_DEADLOCK = 6,	/* a buffer pin, while waiting for the replay */
+	PLH_CONFLICT_SLOT = 7		/* a logical replication slot */
+} PlhConflict;
+#define PLH_CONFLICT_ENDED 0x100	/* beside it: the session was ended */
 
 typedef struct PlhFailure
 {
@@ -292,10 +309,10 @@ typedef struct PlhFailure
 	int64_t		failed_at;
 	int32_t		slot;
 	int32_t		pid;			/* 0: no record, lost says how many there were */
-	int32_t		mode;			/* asked for */
+	int32_t		mode;			/* asked for; PlhConflict */
 	int32_t		reason;			/* PlhFailReason */
 	uint32_t	lost;			/* records of this slot that were lost before this one */
-	uint32_t	text_offset;	/* deadlocks: the detail of the error in the text buffer */
+	uint32_t	text_offset;	/* in the text buffer; deadlocks: the detail of the error; conflicts: see describe_self() */
 	uint32_t	text_length;	/* 0 when there is none */
 	uint32_t	text_cut;		/* 1 when the text goes on */
 } PlhFailure;
@@ -355,7 +372,7 @@ typedef struct PlhRun
 	int32_t		slot;
 	int32_t		pid;
 	uint32_t	wait_event_info;	/* 0 = on CPU */
-	int32_t		lwlock_mode;	/* PlhLWLockMode when it waits for one, else -1 */
+	int32_t		lwlock_mode;	/* PlhLWLockMode when it waits for one, or for a page; else -1 */
 	int32_t		backend_type;
 	uint32_t	database;
 	uint32_t	role;
@@ -373,7 +390,8 @@ typedef enum PlhLWLockMode
 {
 	PLH_LW_EXCLUSIVE = 0,
 	PLH_LW_SHARED = 1,
-	PLH_LW_WAIT_UNTIL_FREE = 2	/* waits for somebody else to be done, without taking it */
+	PLH_LW_WAIT_UNTIL_FREE = 2, /* waits for somebody else to be done, without taking it */
+	PLH_LW_SHARE_EXCLUSIVE = 3	/* alone but for those who hold it shared; pages of 19 */
 } PlhLWLockMode;
 
 /* The sums of a second, in session time. */
@@ -401,7 +419,8 @@ typedef enum PlhNameKind
 {
 	PLH_NAME_EVENT_TYPE = 1,	/* of a wait_event_info */
 	PLH_NAME_EVENT = 2,
-	PLH_NAME_BACKEND_TYPE = 3
+	PLH_NAME_BACKEND_TYPE = 3,
+	PLH_NAME_TRANCHE = 4		/* of a wait_event_info that counts among LWLock waits */
 } PlhNameKind;
 
 /* ---- the fast path: relation locks in slots of each process ---- */

@@ -410,7 +410,7 @@ looked_for(uint32 event, uint32 track)
 {
 	uint32		flags = 0;
 
-	if ((track & PLH_TRACK_LWLOCKS) && (event & 0xFF000000) == PG_WAIT_LWLOCK)
+	if ((track & PLH_TRACK_LWLOCKS) && plh_waits_for_lwlock(event))
 		flags |= PLH_RUN_LWLOCK;
 	if ((track & PLH_TRACK_PAGES) && plh_waits_for_page(event))
 		flags |= PLH_RUN_PAGE;
@@ -426,6 +426,7 @@ look_at(uint32 number, int64 passed_us, uint32 track)
 	uint32		event = *(const volatile uint32 *) &proc->wait_event_info;
 	uint32		lxid = plh_lxid(proc);
 	int			pid = *(const volatile int *) &proc->pid;
+	uint8		raw_mode = 0;
 	int32		mode = -1;
 	uint32		flags;
 
@@ -439,8 +440,11 @@ look_at(uint32 number, int64 passed_us, uint32 track)
 		}
 		return;
 	}
-	if ((event & 0xFF000000) == PG_WAIT_LWLOCK)
-		mode = *(const volatile uint8 *) &proc->lwWaitMode;
+	if (plh_waits_for_lwlock(event))
+	{
+		raw_mode = *(const volatile uint8 *) &proc->lwWaitMode;
+		mode = plh_lwlock_mode(event, raw_mode);
+	}
 	flags = looked_for(event, track);
 	if (flags == 0)
 		digest(number, pid, event, lxid, mode, NULL, passed_us);
@@ -455,6 +459,7 @@ look_at(uint32 number, int64 passed_us, uint32 track)
 		waiter->event = event;
 		waiter->lxid = lxid;
 		waiter->mode = mode;
+		waiter->raw_mode = raw_mode;
 		waiter->flags = flags;
 		waiter->target.kind = PLH_TARGET_UNKNOWN;
 		waiters->place[number] = waiters->n;
@@ -519,7 +524,7 @@ digest_waiters(int64 passed_us)
 
 		waiters->place[w->slot] = 0;
 		if (w->target.kind == PLH_TARGET_UNKNOWN && slot->target.kind != PLH_TARGET_NONE &&
-			(w->event & 0xFF000000) == PG_WAIT_LWLOCK &&
+			plh_waits_for_lwlock(w->event) &&
 			*(const volatile uint8 *) &ProcGlobal->allProcs[w->slot].lwWaiting != 1 &&
 			goes_on(slot, w->pid, w->event, w->lxid, w->mode))
 			w->target = slot->target;	/* woken, and without a CPU: in no queue any more */
@@ -656,6 +661,9 @@ name_of(uint32_t kind, uint32_t number)
 			return pgstat_get_wait_event_type(number);
 		case PLH_NAME_EVENT:
 			return pgstat_get_wait_event(number);
+		case PLH_NAME_TRANCHE:
+			/* The same name in every version, whether they are LWLocks there or not. */
+			return plh_waits_for_content(number) ? "BufferContent" : pgstat_get_wait_event(number);
 		case PLH_NAME_BACKEND_TYPE:
 			if (number == PLH_TYPE_PARALLEL_WORKER)
 				return "parallel worker";

@@ -3,8 +3,8 @@
  *		Which page a process waits for.
  *
  * A process that waits for the content of a buffer, or to be the only one who
- * has it pinned, tells no more than that.  As with other LWLocks the queues say
- * the rest (probe_lwlocks.c), only that there are as many as buffers: 131 072
+ * has it pinned, tells no more than that.  As with LWLocks (up to 18 it is one) the
+ * queues say the rest (probe_lwlocks.c), only that there are as many as buffers: 131 072
  * for each GB.  So pages that were waited for a moment ago are looked at first,
  * then those near the last one that was found, and what is left is searched for
  * only while somebody stands in a queue, in pieces, each tick going on where the
@@ -56,12 +56,10 @@ typedef struct Search
 /* The worker's own. */
 static Search *search;
 
-#define CONTENT_EVENT (PG_WAIT_LWLOCK | LWTRANCHE_BUFFER_CONTENT)
-
 bool
 plh_waits_for_page(uint32 event)
 {
-	return event == CONTENT_EVENT || (event & 0xFF000000) == PLH_WAIT_BUFFER_PIN;
+	return plh_waits_for_content(event) || plh_waits_for_pin(event);
 }
 
 void
@@ -136,8 +134,8 @@ static uint32
 look_at_buffer(PlhWaiters *waiters, int number, bool pins)
 {
 	const BufferDesc *buffer = GetBufferDescriptor(number);
-	const LWLock *lock = &buffer->content_lock;
-	int			head = plh_queue_head(lock);
+	const PlhQueue queue = {PLH_CONTENT_EVENT, plh_content_queue(buffer), buffer, plh_content_holders};
+	int			head = plh_queue_head(queue.waiters);
 	uint32		placed = 0;
 	PlhTarget	target;
 
@@ -145,22 +143,21 @@ look_at_buffer(PlhWaiters *waiters, int number, bool pins)
 	{
 		copy_target(buffer, number, &target);
 		pg_read_barrier();
-		placed += plh_place_queue(waiters, lock, head, CONTENT_EVENT, &target);
+		placed += plh_place_queue(waiters, &queue, head, &target);
 	}
 	if (pins)
 	{
-		uint32		state = pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &buffer->state));
+		bool		has_waiter = plh_has_pin_waiter(buffer);
 		int			waiting = *(const volatile int *) &buffer->wait_backend_pgprocno;
 
-		if ((state & BM_PIN_COUNT_WAITER) && is_process(waiting) && waiters->place[waiting] != 0)
+		if (has_waiter && is_process(waiting) && waiters->place[waiting] != 0)
 		{
 			PlhWaiter  *waiter = &waiters->all[waiters->place[waiting] - 1];
 
 			copy_target(buffer, number, &target);
 			pg_read_barrier();
-			state = pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &buffer->state));
-			if ((state & BM_PIN_COUNT_WAITER) && waiter->target.kind == PLH_TARGET_UNKNOWN &&
-				(waiter->event & 0xFF000000) == PLH_WAIT_BUFFER_PIN &&
+			if (plh_has_pin_waiter(buffer) && waiter->target.kind == PLH_TARGET_UNKNOWN &&
+				plh_waits_for_pin(waiter->event) &&
 				*(const volatile int *) &buffer->wait_backend_pgprocno == waiting)
 			{
 				waiter->target = target;
@@ -249,7 +246,7 @@ plh_find_pages(PlhWaiters *waiters)
 
 		if (!(waiter->flags & PLH_RUN_PAGE))
 			continue;
-		if (waiter->event != CONTENT_EVENT)
+		if (plh_waits_for_pin(waiter->event))
 		{
 			pins = true;
 			left++;

@@ -96,7 +96,7 @@ warm(const PGPROC *proc)
 {
 	const PROCLOCK *entry = *(PROCLOCK *const volatile *) &proc->waitProcLock;
 
-	__builtin_prefetch(&proc->links);
+	__builtin_prefetch(&proc->PLH_WAIT_LINK);
 	__builtin_prefetch(&proc->pid);
 	__builtin_prefetch((const char *) &proc->waitStart);
 	__builtin_prefetch(entry);

@@ -47,70 +47,72 @@ typedef struct Range
 } Range;
 
 /* Made when the worker starts and never changed: tranches get no further locks here. */
-static Range *ranges;
+static Range *ranges = NULL;
 static uint32 n_ranges;
 
 static void
 add_range(uint16 tranche, int32 kind, const LWLockPadded *first, uint32 n)
 {
-	Range	   *range = &ranges[n_ranges++];
+	Size		size = sizeof(Range) * (n_ranges + 1);
+	Range	   *range;
 
+	ranges = ranges == NULL ? MemoryContextAlloc(TopMemoryContext, size) : repalloc(ranges, size);
+	range = &ranges[n_ranges++];
 	range->event = PG_WAIT_LWLOCK | tranche;
 	range->kind = kind;
 	range->first = first;
 	range->n = n;
 }
 
-/*
- * Main code of the worker: may raise.
- *
- * What extensions asked for follows the server's own locks, name by name, and
- * behind the last of them the server has put the names.
- */
+/* Main code of the worker: may raise. */
 void
 plh_prepare_lwlocks(void)
 {
-	int			i;
+	const LWLockPadded *first = &MainLWLockArray[NUM_FIXED_LWLOCKS];
+	uint16		tranche = LWTRANCHE_FIRST_USER_DEFINED;
 
-	ranges = MemoryContextAlloc(TopMemoryContext, sizeof(Range) * (3 + NamedLWLockTrancheRequests));
-	n_ranges = 0;
 	add_range(LWTRANCHE_BUFFER_MAPPING, PLH_TARGET_PARTITION,
 			  &MainLWLockArray[BUFFER_MAPPING_LWLOCK_OFFSET], NUM_BUFFER_PARTITIONS);
 	add_range(LWTRANCHE_LOCK_MANAGER, PLH_TARGET_PARTITION,
 			  &MainLWLockArray[LOCK_MANAGER_LWLOCK_OFFSET], NUM_LOCK_PARTITIONS);
 	add_range(LWTRANCHE_PREDICATE_LOCK_MANAGER, PLH_TARGET_PARTITION,
 			  &MainLWLockArray[PREDICATELOCK_MANAGER_LWLOCK_OFFSET], NUM_PREDICATELOCK_PARTITIONS);
-	for (i = 0; i < NamedLWLockTrancheRequests; i++)
-	{
-		uint16		tranche = (uint16) NamedLWLockTrancheArray[i].trancheId;
-		const LWLockPadded *first = GetNamedLWLockTranche(NamedLWLockTrancheArray[i].trancheName);
-		const LWLockPadded *end = i + 1 < NamedLWLockTrancheRequests ?
-			GetNamedLWLockTranche(NamedLWLockTrancheArray[i + 1].trancheName) :
-			(const LWLockPadded *) NamedLWLockTrancheArray;
 
-		if (end > first)
-			add_range(tranche, end - first == 1 ? PLH_TARGET_SINGLE : PLH_TARGET_MEMBER, first,
-					  (uint32) Min(end - first, MAX_MEMBERS));
+	/* What extensions asked for, name by name. */
+	while (plh_is_requested_lock(first, tranche))
+	{
+		uint32		n = 0;
+
+		tranche = first->lock.tranche;
+		while (plh_is_requested_lock(&first[n], tranche) && first[n].lock.tranche == tranche)
+			n++;
+		add_range(tranche, n == 1 ? PLH_TARGET_SINGLE : PLH_TARGET_MEMBER, first, Min(n, MAX_MEMBERS));
+		first += n;
 	}
 }
 
 static void
-found(PlhWaiter *waiter, const LWLock *lock, const PlhTarget *target)
+found(PlhWaiter *waiter, PlhHolders holders, const PlhTarget *target)
 {
-	uint32		state = pg_atomic_read_u32(unconstify(pg_atomic_uint32 *, &lock->state));
-
 	waiter->target = *target;
 	waiter->ahead_known = true;
-	waiter->exclusive = (state & PLH_LW_EXCLUSIVE_HOLDER) != 0;
-	waiter->shared = state & PLH_LW_SHARED_HOLDERS;
+	waiter->exclusive = holders.exclusive;
+	waiter->shared = holders.shared;
+}
+
+/* True when a process with this wait event can stand in the queue. */
+static bool
+belongs_to(uint32 event, const PlhQueue *queue)
+{
+	return queue->event == PLH_CONTENT_EVENT ? plh_waits_for_content(event) : event == queue->event;
 }
 
 /*
- * Those who stand in the queue of the lock that begins with head wait for target;
- * returns how many were placed.  The walk ends when the head is another.
+ * Those who stand in the queue that begins with head wait for target; returns how
+ * many were placed.  The walk ends when the head is another.
  */
 uint32
-plh_place_queue(PlhWaiters *waiters, const LWLock *lock, int head, uint32 event, const PlhTarget *target)
+plh_place_queue(PlhWaiters *waiters, const PlhQueue *queue, int head, const PlhTarget *target)
 {
 	int			current = head;
 	int			previous = -1;
@@ -128,7 +130,7 @@ plh_place_queue(PlhWaiters *waiters, const LWLock *lock, int head, uint32 event,
 		/* next was read while the process stood here, if it still does. */
 		pg_read_barrier();
 		back = *(const volatile int *) &proc->lwWaitLink.prev;
-		if (plh_queue_head(lock) != head || (previous >= 0 && back != previous) ||
+		if (plh_queue_head(queue->waiters) != head || (previous >= 0 && back != previous) ||
 			*(const volatile uint8 *) &proc->lwWaiting == 0)
 			break;
 		if (place != 0)
@@ -136,10 +138,10 @@ plh_place_queue(PlhWaiters *waiters, const LWLock *lock, int head, uint32 event,
 			PlhWaiter  *waiter = &waiters->all[place - 1];
 
 			/* It may have come here after it was looked at, from another lock. */
-			if (waiter->event == event && waiter->target.kind == PLH_TARGET_UNKNOWN &&
-				waiter->mode == (int32) *(const volatile uint8 *) &proc->lwWaitMode)
+			if (belongs_to(waiter->event, queue) && waiter->target.kind == PLH_TARGET_UNKNOWN &&
+				waiter->raw_mode == *(const volatile uint8 *) &proc->lwWaitMode)
 			{
-				found(waiter, lock, target);
+				found(waiter, queue->holders(queue->lock), target);
 				placed++;
 			}
 		}
@@ -153,17 +155,18 @@ plh_place_queue(PlhWaiters *waiters, const LWLock *lock, int head, uint32 event,
 static uint32
 place(PlhWaiters *waiters, const LWLock *lock, uint32 event, const PlhTarget *target)
 {
+	const PlhQueue queue = {event, &lock->waiters, lock, plh_lwlock_holders};
 	uint32		placed = 0;
 	int			tries;
 
 	for (tries = 0; tries < QUEUE_TRIES; tries++)
 	{
-		int			head = plh_queue_head(lock);
+		int			head = plh_queue_head(&lock->waiters);
 
 		if (head < 0 || (uint32) head >= PLH_MAX_PROCESSES())
 			break;
-		placed += plh_place_queue(waiters, lock, head, event, target);
-		if (plh_queue_head(lock) == head)
+		placed += plh_place_queue(waiters, &queue, head, target);
+		if (plh_queue_head(&lock->waiters) == head)
 			break;
 	}
 	return placed;
@@ -232,7 +235,7 @@ plh_find_lwlocks(PlhWaiters *waiters)
 		if ((waiter->event & 0xFF000000) != PG_WAIT_LWLOCK || tranche >= NUM_INDIVIDUAL_LWLOCKS)
 			continue;
 		target.kind = PLH_TARGET_SINGLE;
-		found(waiter, &MainLWLockArray[tranche].lock, &target);
+		found(waiter, plh_lwlock_holders(&MainLWLockArray[tranche].lock), &target);
 	}
 	for (i = 0; i < n_ranges; i++)
 		look_into(waiters, &ranges[i]);

@@ -177,6 +177,18 @@ add_found(PlhWait *found, uint32_t room, PlhWake *wake, const PlhWait *row)
 }
 
 /*
+ * True while the process stands in the queue of a heavyweight lock.  It is set
+ * and cleared with waitLock, under the same partition lock, and lies in the cache
+ * line that holds all that load has to know of an idle process: one line to be
+ * fetched for each slot at each tick, not two.
+ */
+static inline bool
+is_in_a_queue(const PGPROC *proc)
+{
+	return *(const volatile int *) &proc->waitStatus == PROC_WAIT_STATUS_WAITING;
+}
+
+/*
  * One pass over the processes; true when the waiters differ from the known
  * ones.  Touches one cache line of a process that does not wait.
  */
@@ -198,13 +210,16 @@ sweep(uint32_t track, const PlhWait *known, uint32_t n_known, PlhWait *found, ui
 	for (i = plh_slot(0); i < count; i = plh_slot(i + 1))
 	{
 		const PGPROC *proc = &ProcGlobal->allProcs[i];
-		LOCK	   *lock = *(LOCK *const volatile *) &proc->waitLock;
+		LOCK	   *lock;
 		const PlhWait *was = NULL;
 		PlhWait		now;
 
 		if (next < n_known && known[next].slot == (int32) i)
 			was = &known[next++];
-		if (lock == NULL && was == NULL)
+		if (was == NULL && !is_in_a_queue(proc))
+			continue;
+		lock = *(LOCK *const volatile *) &proc->waitLock;
+		if (was == NULL && lock == NULL)
 			continue;
 
 		memset(&now, 0, sizeof(now));

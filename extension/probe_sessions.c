@@ -67,8 +67,8 @@ plh_status_entry(const PGPROC *proc, int pid)
 }
 
 /* What pg_stat_activity shows as client_addr: nothing for a local socket. */
-static void
-format_address(const SockAddr *addr, char *to, size_t room)
+void
+plh_format_address(const SockAddr *addr, char *to, size_t room)
 {
 	const void *raw = NULL;
 
@@ -159,7 +159,7 @@ read_session(PlhSession *session, char *text, uint32 room)
 	session->leader_pid = leader != NULL && leader != proc ? leader->pid : 0;
 	if ((*(const volatile uint8 *) &proc->statusFlags & PROC_VACUUM_FOR_WRAPAROUND) != 0)
 		session->flags |= PLH_SESSION_TO_PREVENT_WRAPAROUND;
-	format_address(&addr, session->client_addr, sizeof(session->client_addr));
+	plh_format_address(&addr, session->client_addr, sizeof(session->client_addr));
 	name_type(session, type);
 }
 

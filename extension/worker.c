@@ -258,7 +258,7 @@ plh_worker_main(Datum arg)
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	BackgroundWorkerUnblockSignals();
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
-	pqsignal(SIGINT, SIG_IGN);
+	pqsignal(SIGINT, PLH_SIG_IGN);
 
 	before_shmem_exit(say_goodbye, (Datum) 0);
 

@@ -38,6 +38,7 @@ var allowed = map[string][]string{
 	"store": {"config", "history", "lockmgr", "object", "querytext", "queue", "report", "ring", "snapshot",
 		"github.com/jackc/pgservicefile", "github.com/jackc/pgx/v5", "github.com/jackc/pgx/v5/pgconn", "github.com/jackc/pgx/v5/pgtype"},
 	"probe":         {"C", "history", "live", "lockmgr", "sampler", "snapshot"},
+	"historytest":   {"history", "lockmgr", "snapshot"},
 	"livetest":      {},
 	"statementtest": {"C"},
 	"spill":         {"history", "lockmgr", "snapshot"},

@@ -50,8 +50,9 @@ const (
 )
 
 // types are the wait event types looked at, by number of their series; 0 is
-// the total. The order is that of State.
-var types = [...]string{"", "Lock", "LWLock", "IO", "IPC", "Client", "Timeout", "BufferPin", "Extension"}
+// the total. The order is that of State. Server version 19 has Buffer for what was
+// BufferPin, and takes the waits for the content of pages there that were LWLocks.
+var types = [...]string{"", "Lock", "LWLock", "IO", "IPC", "Client", "Timeout", "BufferPin", "Extension", "Buffer"}
 
 const (
 	total      = 0
@@ -77,6 +78,8 @@ func seriesOf(eventType string) int {
 		return 7
 	case "Extension":
 		return 8
+	case "Buffer":
+		return 9
 	default:
 		return total
 	}

@@ -73,7 +73,7 @@
 //
 // # Bounds
 //
-// A detector takes 19 kB, and while something is out of its band up to 64
+// A detector takes 21 kB, and while something is out of its band up to 64
 // event names for each series. A second allocates nothing unless something
 // starts or ends.
 package anomaly

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	stateVersion = 1
+	stateVersion = 2
 	// maxState bounds what Restore looks at. A busy server's takes 6 kB, what is
 	// possible at all 20 kB.
 	maxState = 64 << 10

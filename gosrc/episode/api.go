@@ -76,6 +76,7 @@ type Drained struct {
 	Open      []history.Episode // waiting for at least MinDuration, new or changed
 	Short     []history.ShortWait
 	Deadlocks []history.Deadlock
-	Merged    int64 // waits that went into Short
-	Rest      bool  // more Open are due, over the bound: they come with the next Drain
+	Conflicts []history.Conflict // on a standby: whom the replay has cancelled
+	Merged    int64              // waits that went into Short
+	Rest      bool               // more Open are due, over the bound: they come with the next Drain
 }

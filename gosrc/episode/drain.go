@@ -108,9 +108,9 @@ func (w *wait) firstRoot() *snapshot.Session {
 	return nil
 }
 
-// Pending reports whether the next Drain will hand out ended waits.
+// Pending reports whether the next Drain will hand out ended waits, or what came of them.
 func (t *Tracker) Pending() bool {
-	return len(t.closed) > 0 || len(t.short) > 0 || len(t.found) > 0
+	return len(t.closed) > 0 || len(t.short) > 0 || len(t.found) > 0 || len(t.conflicts) > 0
 }
 
 // Closed returns what the next Drain will hand out as Closed, so far; not to be
@@ -132,8 +132,8 @@ func (t *Tracker) Drain(at snapshot.Micros, o DrainOptions) Drained {
 	if o.Final {
 		t.mergeLost(at)
 	}
-	d := Drained{Closed: t.closed, Short: t.short, Merged: t.merged}
-	t.closed, t.short, t.merged = nil, nil, 0
+	d := Drained{Closed: t.closed, Short: t.short, Merged: t.merged, Conflicts: t.conflicts}
+	t.closed, t.short, t.merged, t.conflicts = nil, nil, 0, nil
 	clear(t.shortIndex)
 	for second := range t.seconds {
 		if age := at.Sub(second); age > countedFor || age < -countedFor {

@@ -35,6 +35,10 @@ func (t *Tracker) fail(f *snapshot.Failure) {
 	if f.Pid == 0 {
 		return
 	}
+	if f.Reason == snapshot.FailConflict {
+		t.conflicts = append(t.conflicts, conflictOf(f))
+		return
+	}
 	var lines []deadlock.Line
 	var line deadlock.Line
 	if f.Reason == snapshot.FailDeadlock {
@@ -107,6 +111,8 @@ func (w *wait) isFailed(f *snapshot.Failure, line *deadlock.Line) bool {
 		return w.walk != 0 && line.HasTag && line.Tag == w.tag && line.Mode == w.mode
 	case w.published != 0 && !w.stale:
 		return w.published == f.WaitStart
+	case f.Reason == snapshot.FailRecoveryConflict && f.WaitStart == f.FailedAt:
+		return true // it was failed between joining the queue and publishing a start
 	default: // its start was not seen: it waited when first seen, so it began before
 		return f.WaitStart <= w.firstSeen && w.ownTime(f.FailedAt) >= w.firstSeen
 	}

@@ -44,7 +44,8 @@ type Tracker struct {
 	seconds    map[snapshot.Micros]secondCount
 	merged     int64
 	found      []foundDeadlock
-	lost       int64 // failures whose records were lost
+	conflicts  []history.Conflict // since the last Drain
+	lost       int64              // failures whose records were lost
 
 	// From the walks, see deadlock.go.
 	cycles    map[uint64][]cycleMember // of the latest walk that saw them

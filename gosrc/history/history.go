@@ -149,6 +149,15 @@ type DeadlockMember struct {
 	HeldMode lockmgr.Mode      // strongest mode held of it, 0 when not known
 }
 
+// Conflict is a statement that the replay of a standby has cancelled, or a
+// session that it has ended, for being in its way.
+type Conflict struct {
+	At      snapshot.Micros
+	Kind    snapshot.Conflict
+	Ended   bool              // the session, not only its statement
+	Session *snapshot.Session // never nil; says the pid alone when that is all there is
+}
+
 // GapReason says why nothing was sampled, or why facts were lost.
 type GapReason string
 
@@ -224,6 +233,7 @@ type Batch struct {
 	OpenAsOf   snapshot.Micros // when that was seen, where waits are not sampled any more; 0: CompleteTo
 	Short      []ShortWait
 	Deadlocks  []Deadlock
+	Conflicts  []Conflict
 	Seconds    []Second
 	Hungry     []LockHungry
 	Anomalies  []Anomaly // started, ended, or open and changed since last written
@@ -239,12 +249,12 @@ type Batch struct {
 func (b *Batch) Empty() bool {
 	return !b.Waiting && len(b.Closed) == 0 && len(b.Open) == 0 &&
 		len(b.Short) == 0 && len(b.Deadlocks) == 0 && len(b.Seconds) == 0 && len(b.Hungry) == 0 && len(b.Lengths) == 0 && len(b.Texts) == 0 && len(b.Gaps) == 0 && len(b.Health) == 0 &&
-		len(b.Anomalies) == 0 && len(b.Detector) == 0
+		len(b.Anomalies) == 0 && len(b.Detector) == 0 && len(b.Conflicts) == 0
 }
 
 // Rows returns the number of rows that b becomes.
 func (b *Batch) Rows() int {
-	n := len(b.Closed) + len(b.Open) + len(b.Short) + len(b.Seconds) + len(b.Hungry) + len(b.Lengths) + len(b.Texts) + len(b.Anomalies) + len(b.Gaps) + len(b.Health)
+	n := len(b.Closed) + len(b.Open) + len(b.Short) + len(b.Conflicts) + len(b.Seconds) + len(b.Hungry) + len(b.Lengths) + len(b.Texts) + len(b.Anomalies) + len(b.Gaps) + len(b.Health)
 	for i := range b.Deadlocks {
 		n += len(b.Deadlocks[i].Members)
 	}

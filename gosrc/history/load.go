@@ -13,7 +13,7 @@ const CPU = "CPU"
 type Load struct {
 	EventType   string // CPU, or as in pg_stat_activity
 	Event       string
-	Mode        snapshot.LWLockMode // when it is an LWLock
+	Mode        snapshot.LWLockMode // when it is an LWLock, or a page
 	BackendType string              // "" = not known
 	Database    uint32
 	Role        uint32

@@ -42,7 +42,7 @@ func (m *Meter) takeLWLocks() []history.LWLock {
 	out := make([]history.LWLock, len(sums))
 	for i := range sums {
 		k := sums[i].key
-		out[i] = history.LWLock{Tranche: m.name(snapshot.NameEvent, k.event), Instance: instance(k), Mode: k.mode,
+		out[i] = history.LWLock{Tranche: m.name(snapshot.NameTranche, k.event), Instance: instance(k), Mode: k.mode,
 			Contention: sums[i].history()}
 	}
 	return out

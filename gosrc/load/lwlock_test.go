@@ -48,26 +48,26 @@ func TestLWLocksAreTold(t *testing.T) {
 		{"partitions apart", []snapshot.Run{
 			lwlockRun(manager, snapshot.LWExclusive, snapshot.TargetPartition, 3, 20), lwlockRun(manager, snapshot.LWExclusive, snapshot.TargetPartition, 0, 30)},
 			[]history.LWLock{
-				{Tranche: "2.100003d", Instance: "partition 0", Contention: history.Contention{Time: 30 * time.Millisecond, WaitersMax: 1}},
-				{Tranche: "2.100003d", Instance: "partition 3", Contention: history.Contention{Time: 20 * time.Millisecond, WaitersMax: 1}}}},
+				{Tranche: "4.100003d", Instance: "partition 0", Contention: history.Contention{Time: 30 * time.Millisecond, WaitersMax: 1}},
+				{Tranche: "4.100003d", Instance: "partition 3", Contention: history.Contention{Time: 20 * time.Millisecond, WaitersMax: 1}}}},
 		{"modes apart", []snapshot.Run{
 			lwlockRun(insert, snapshot.LWExclusive, snapshot.TargetUnknown, 0, 20), lwlockRun(insert, snapshot.LWWaitUntilFree, snapshot.TargetUnknown, 0, 30)},
 			[]history.LWLock{
-				{Tranche: "2.1000037", Mode: snapshot.LWWaitUntilFree, Contention: history.Contention{Time: 30 * time.Millisecond, WaitersMax: 1}},
-				{Tranche: "2.1000037", Contention: history.Contention{Time: 20 * time.Millisecond, WaitersMax: 1}}}},
+				{Tranche: "4.1000037", Mode: snapshot.LWWaitUntilFree, Contention: history.Contention{Time: 30 * time.Millisecond, WaitersMax: 1}},
+				{Tranche: "4.1000037", Contention: history.Contention{Time: 20 * time.Millisecond, WaitersMax: 1}}}},
 		{"added up, whoever waited", []snapshot.Run{ended, ended, lwlockRun(manager, snapshot.LWExclusive, snapshot.TargetPartition, 3, 20)},
-			[]history.LWLock{{Tranche: "2.100003d", Instance: "partition 3", Contention: history.Contention{Time: 60 * time.Millisecond, Waits: 2, WaitersMax: 5,
+			[]history.LWLock{{Tranche: "4.100003d", Instance: "partition 3", Contention: history.Contention{Time: 60 * time.Millisecond, Waits: 2, WaitersMax: 5,
 				Ahead: 20 * time.Millisecond, Exclusive: 10 * time.Millisecond, Shared: 60 * time.Millisecond}}}},
 		{"pages are told elsewhere", []snapshot.Run{
 			lwlockRun(insert, snapshot.LWShared, snapshot.TargetUnknown, 0, 1),
 			{WaitEvent: insert, LWLockMode: snapshot.LWShared, Flags: snapshot.RunLWLock, TimeUs: 1000, Target: snapshot.Target{Kind: snapshot.TargetPage, Block: 7}}},
-			[]history.LWLock{{Tranche: "2.1000037", Mode: snapshot.LWShared, Contention: history.Contention{Time: 2 * time.Millisecond, WaitersMax: 1}}}},
+			[]history.LWLock{{Tranche: "4.1000037", Mode: snapshot.LWShared, Contention: history.Contention{Time: 2 * time.Millisecond, WaitersMax: 1}}}},
 		{"words", []snapshot.Run{
 			lwlockRun(insert, 0, snapshot.TargetSingle, 0, 3), lwlockRun(insert, 0, snapshot.TargetMember, 2, 2), lwlockRun(insert, 0, snapshot.TargetProcess, 4711, 1)},
 			[]history.LWLock{
-				{Tranche: "2.1000037", Instance: "only one", Contention: history.Contention{Time: 3 * time.Millisecond, WaitersMax: 1}},
-				{Tranche: "2.1000037", Instance: "lock 2", Contention: history.Contention{Time: 2 * time.Millisecond, WaitersMax: 1}},
-				{Tranche: "2.1000037", Instance: "fast path of pid 4711", Contention: history.Contention{Time: time.Millisecond, WaitersMax: 1}}}},
+				{Tranche: "4.1000037", Instance: "only one", Contention: history.Contention{Time: 3 * time.Millisecond, WaitersMax: 1}},
+				{Tranche: "4.1000037", Instance: "lock 2", Contention: history.Contention{Time: 2 * time.Millisecond, WaitersMax: 1}},
+				{Tranche: "4.1000037", Instance: "fast path of pid 4711", Contention: history.Contention{Time: time.Millisecond, WaitersMax: 1}}}},
 		{"not tracked", []snapshot.Run{{WaitEvent: insert, TimeUs: 1000}}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {

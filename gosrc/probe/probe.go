@@ -131,6 +131,7 @@ const (
 	_ = -uint((sampler.TrackLWLocks ^ C.PLH_TRACK_LWLOCKS) | (sampler.TrackPages ^ C.PLH_TRACK_PAGES))
 	_ = -uint(sampler.WokeActivity ^ C.PLH_WAKE_ACTIVITY)
 	_ = -uint((int(snapshot.TypeParallelWorker) ^ C.PLH_TYPE_PARALLEL_WORKER) | (int(snapshot.LWWaitUntilFree) ^ C.PLH_LW_WAIT_UNTIL_FREE))
+	_ = -uint((int(snapshot.LWShareExcl) ^ C.PLH_LW_SHARE_EXCLUSIVE) | (int(snapshot.NameTranche) ^ C.PLH_NAME_TRANCHE))
 
 	_ = -(sampler.MaxStatements ^ C.PLH_STATEMENTS_KEPT)
 	_ = uint(sampler.HistogramBuckets - C.PLH_HIST_BUCKETS)

@@ -249,6 +249,10 @@ func size(b *history.Batch) int64 {
 			session(d.Members[j].Session)
 		}
 	}
+	total += int64(cap(b.Conflicts)) * int64(unsafe.Sizeof(history.Conflict{}))
+	for i := range b.Conflicts {
+		session(b.Conflicts[i].Session)
+	}
 	for _, s := range b.Texts {
 		session(s)
 	}

@@ -687,13 +687,16 @@ func (s *Sampler) flush(asked, final bool) {
 	d := s.tracker.Drain(lookedAt, episode.DrainOptions{RewriteOpen: rewrite, Final: final})
 	unusual := s.drainAnomalies(w.Now, rewrite)
 	s.merged += d.Merged
+	for i := range d.Conflicts {
+		s.o.Sink.WantSession(d.Conflicts[i].Session)
+	}
 	if asked {
 		s.health.close(w.Now, s.counters())
 		s.closeMinute(w.Now, true)
 	}
 	lengths := s.load.meter.TakeLengths(asked || final)
 	s.tellPause(w.Now, asked, len(d.Closed) > 0 || len(s.load.seconds) > 0)
-	busy := asked || len(lengths) > 0 || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(unusual) > 0 || len(s.gaps) > 0 || len(s.load.seconds) > 0 || len(s.fastPath.hungry) > 0 || len(s.texts.found) > 0 || s.mustBeat()
+	busy := asked || len(lengths) > 0 || len(d.Closed) > 0 || len(d.Open) > 0 || len(d.Short) > 0 || len(d.Deadlocks) > 0 || len(d.Conflicts) > 0 || len(unusual) > 0 || len(s.gaps) > 0 || len(s.load.seconds) > 0 || len(s.fastPath.hungry) > 0 || len(s.texts.found) > 0 || s.mustBeat()
 	var health []history.Health
 	if s.health.due(w.Now, busy) {
 		health = s.health.take()
@@ -716,6 +719,7 @@ func (s *Sampler) flush(asked, final bool) {
 		OpenAsOf:   openAsOf,
 		Short:      d.Short,
 		Deadlocks:  d.Deadlocks,
+		Conflicts:  d.Conflicts,
 		Seconds:    s.load.seconds,
 		Hungry:     s.fastPath.hungry,
 		Anomalies:  unusual,

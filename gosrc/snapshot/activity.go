@@ -9,7 +9,7 @@ const (
 	TypeParallelWorker BackendType = 1000
 )
 
-// LWLockMode is how a process wants an LWLock.
+// LWLockMode is how a process wants an LWLock, or a page.
 type LWLockMode int32
 
 // The values are those of PlhLWLockMode in probe.h.
@@ -18,6 +18,7 @@ const (
 	LWExclusive     LWLockMode = 0
 	LWShared        LWLockMode = 1
 	LWWaitUntilFree LWLockMode = 2 // waits for somebody else to be done, without taking it
+	LWShareExcl     LWLockMode = 3 // alone but for those who hold it shared; pages of 19
 )
 
 // String returns the word that is stored; "" for none.
@@ -29,6 +30,8 @@ func (m LWLockMode) String() string {
 		return "shared"
 	case LWWaitUntilFree:
 		return "wait until free"
+	case LWShareExcl:
+		return "share exclusive"
 	default:
 		return ""
 	}
@@ -125,6 +128,7 @@ const (
 	NameEventType   NameKind = 1 // of a wait event number
 	NameEvent       NameKind = 2
 	NameBackendType NameKind = 3
+	NameTranche     NameKind = 4 // of a wait event number that counts among LWLock waits
 )
 
 // File is the file of a relation, whatever its fork.

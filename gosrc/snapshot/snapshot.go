@@ -56,7 +56,51 @@ const (
 	FailDeadlock         FailReason = 5
 	FailServerStop       FailReason = 6
 	FailRecoveryConflict FailReason = 7
+
+	// FailConflict is no failed wait: the replay of a standby has cancelled a
+	// statement, or ended a session. Mode has the Conflict.
+	FailConflict FailReason = 8
 )
+
+// Conflict is what stood in the way of the replay.
+type Conflict int32
+
+// The values are those of PlhConflict in probe.h.
+const (
+	ConflictOther      Conflict = 0
+	ConflictLock       Conflict = 1
+	ConflictSnapshot   Conflict = 2
+	ConflictBufferPin  Conflict = 3
+	ConflictTablespace Conflict = 4
+	ConflictDatabase   Conflict = 5
+	ConflictDeadlock   Conflict = 6
+	ConflictSlot       Conflict = 7
+
+	// ConflictEnded stands beside it: the session was ended.
+	ConflictEnded = 0x100
+)
+
+// String returns the word that is stored.
+func (c Conflict) String() string {
+	switch c {
+	case ConflictLock:
+		return "lock"
+	case ConflictSnapshot:
+		return "snapshot"
+	case ConflictBufferPin:
+		return "buffer pin"
+	case ConflictTablespace:
+		return "tablespace"
+	case ConflictDatabase:
+		return "database"
+	case ConflictDeadlock:
+		return "deadlock"
+	case ConflictSlot:
+		return "logical slot"
+	default:
+		return "other"
+	}
+}
 
 // Failure is what a process left behind of a wait of its own that failed.
 type Failure struct {
@@ -65,10 +109,10 @@ type Failure struct {
 	FailedAt     Micros
 	Slot         int32
 	Pid          int32 // 0: no record, only Lost counts
-	Mode         int32 // asked for
+	Mode         int32 // asked for; of a conflict what it was about
 	Reason       FailReason
 	Lost         uint32 // records of this slot that were lost before this one
-	Text         string // deadlocks: the detail of the error
+	Text         string // deadlocks: the detail of the error; conflicts: the session, as it describes itself
 	TextCut      bool
 }
 

@@ -58,3 +58,19 @@ func TestStates(t *testing.T) {
 		}
 	}
 }
+
+func TestLWLockModes(t *testing.T) {
+	want := map[snapshot.LWLockMode]string{
+		snapshot.NoLWLock:        "",
+		snapshot.LWExclusive:     "exclusive",
+		snapshot.LWShared:        "shared",
+		snapshot.LWWaitUntilFree: "wait until free",
+		snapshot.LWShareExcl:     "share exclusive",
+		99:                       "",
+	}
+	for mode, word := range want {
+		if got := mode.String(); got != word {
+			t.Errorf("mode %d is %q, want %q", mode, got, word)
+		}
+	}
+}

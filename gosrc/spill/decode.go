@@ -203,7 +203,7 @@ const (
 	leastText    = 1
 	leastSession = 21
 	leastRun     = 2
-	leastBatch   = 14
+	leastBatch   = 15
 	leastEpisode = 8 + 24
 	leastEdge    = 5
 	leastShort   = 8 + 13
@@ -224,6 +224,7 @@ const (
 	leastPage       = 8 + leastContention
 
 	leastDeadlock = 8 + 2
+	leastConflict = 4
 	leastMember   = 8 + 23
 
 	leastStatement = 9
@@ -278,6 +279,12 @@ func (d *decoder) batch() (*history.Batch, snapshot.Micros) {
 	b.Open = list(d, leastEpisode, func(e *history.Episode) { d.episode(e, b.CompleteTo) })
 	b.Short = list(d, leastShort, func(s *history.ShortWait) { d.short(s, b.CompleteTo) })
 	b.Deadlocks = list(d, leastDeadlock, func(l *history.Deadlock) { d.deadlock(l, b.CompleteTo) })
+	b.Conflicts = list(d, leastConflict, func(c *history.Conflict) {
+		c.At, c.Kind, c.Ended, c.Session = d.time(b.CompleteTo), snapshot.Conflict(d.int32()), d.bool(), d.session()
+		if c.Session == nil {
+			d.fail() // nobody looks for it
+		}
+	})
 	b.Seconds = list(d, leastSecond, func(s *history.Second) {
 		s.At, s.Sampled = d.time(b.CompleteTo), time.Duration(d.int())
 		for _, t := range []*time.Duration{&s.Clients, &s.Active, &s.IdleInTransaction, &s.Waiting} {

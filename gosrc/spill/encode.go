@@ -14,7 +14,7 @@ import (
 
 const (
 	magic  = "PLHspill"
-	format = 5
+	format = 6
 
 	headerBytes = len(magic) + 4 + 8
 	crcBytes    = 4
@@ -252,6 +252,14 @@ func (e *encoder) batch(b *history.Batch, from snapshot.Micros) {
 	e.uint(uint64(len(b.Deadlocks)))
 	for i := range b.Deadlocks {
 		e.deadlock(&b.Deadlocks[i], b.CompleteTo)
+	}
+	e.uint(uint64(len(b.Conflicts)))
+	for i := range b.Conflicts {
+		c := &b.Conflicts[i]
+		e.time(c.At, b.CompleteTo)
+		e.int(int64(c.Kind))
+		e.bool(c.Ended)
+		e.session(c.Session)
 	}
 	e.uint(uint64(len(b.Seconds)))
 	for i := range b.Seconds {

@@ -12,10 +12,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgservicefile"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"pg_lock_history/gosrc/config"
 	"pg_lock_history/gosrc/snapshot"
@@ -29,6 +31,13 @@ const (
 	// same machine answers in milliseconds; a fleet's history server may be
 	// far away.
 	dialTimeout = 5 * time.Second
+
+	// silence is how long a connection to another machine may go without any sign
+	// of life from there: without a bound the kernel would try for a quarter of an
+	// hour, and all that time facts would be dropped though the way may long be free
+	// again. It is past the timeout that the server keeps for a statement, and well
+	// within the minute for which facts are kept.
+	silence = 35 * time.Second
 )
 
 // target says where to connect and as what.
@@ -56,10 +65,44 @@ type route struct {
 	noPassword string // why there is no password to give, "" when there is one
 }
 
+// servers names where r leads, "" for this server.
+func (r *route) servers() string {
+	if r.here {
+		return ""
+	}
+	all := []string{fmt.Sprintf("host %s port %d", r.Host, r.Port)}
+	for _, f := range r.Fallbacks { // with and without TLS are two
+		if name := fmt.Sprintf("host %s port %d", f.Host, f.Port); !slices.Contains(all, name) {
+			all = append(all, name)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
+// timeout bounds connecting: in a list of hosts one that does not answer must not
+// use up the time of the others.
+func (r *route) timeout() time.Duration {
+	for _, f := range r.Fallbacks {
+		if f.Host != r.Host || f.Port != r.Port {
+			return dialTimeout * time.Duration(1+len(r.Fallbacks))
+		}
+	}
+	return dialTimeout
+}
+
 // attempt is an error with what was tried, for messages.
 type attempt struct {
 	err            error
 	database, user string
+	server         string // "" for this one
+}
+
+// at names the server, unless it is this one.
+func (a *attempt) at() string {
+	if a.server == "" {
+		return ""
+	}
+	return " on " + a.server
 }
 
 func (a *attempt) Error() string { return a.err.Error() }
@@ -76,6 +119,9 @@ var errTemplate = errors.New("the database is a template")
 
 // errOtherServer: what answered is not the server the worker belongs to.
 var errOtherServer = errors.New("another server answered")
+
+// errStandby: what answered cannot be written to.
+var errStandby = errors.New("the server is in recovery")
 
 // writerTarget is where history is written.
 func writerTarget(c *config.Config) target {
@@ -240,6 +286,9 @@ func connConfig(t *target, srv *config.Server) (*route, error) {
 	// What pgx does not know it would send to the server, from where it is
 	// replaced below: a misspelt host must not end in our own tables.
 	for _, key := range slices.Sorted(maps.Keys(cc.RuntimeParams)) {
+		if slices.Contains(unmetKeywords, key) || key == "gssencmode" && cc.RuntimeParams[key] == "require" {
+			return nil, fmt.Errorf("%w: %s in %s asks for a check that this client cannot make", errConnInfo, key, t.setting)
+		}
 		if !slices.Contains(ignoredKeywords, key) {
 			return nil, fmt.Errorf("%w: unknown keyword %q in %s", errConnInfo, key, t.setting)
 		}
@@ -247,6 +296,8 @@ func connConfig(t *target, srv *config.Server) (*route, error) {
 	cc.RuntimeParams = sessionParams(t)
 	if r.here {
 		maps.Copy(cc.RuntimeParams, versionParams(srv.VersionNum))
+	} else {
+		cc.DialFunc = patientDial
 	}
 	if t.superuser(srv) {
 		maps.Copy(cc.RuntimeParams, quietParams())
@@ -345,10 +396,35 @@ func passfileProblem(path string) string {
 var ignoredKeywords = []string{
 	"application_name", "fallback_application_name", "client_encoding", "timezone", "options", "replication",
 	"keepalives", "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout",
-	"gssencmode", "gsslib", "gssdelegation", "krbsrvname", "krbspn", "requirepeer", "sslcompression",
-	"sslcrl", "sslcrldir", "sslcertmode", "min_protocol_version", "max_protocol_version",
+	"gssencmode", "gsslib", "gssdelegation", "krbsrvname", "krbspn", "sslcompression",
+	"sslcertmode", "min_protocol_version", "max_protocol_version",
 	"ssl_max_protocol_version", "load_balance_hosts", "scram_client_key", "scram_server_key",
 }
+
+// unmetKeywords ask for checks of the other side that pgx does not make. Whoever
+// asks for one must not be left believing that it is made.
+var unmetKeywords = []string{"requirepeer", "sslcrl", "sslcrldir"}
+
+// patientDial connects in such a way that a peer, or a way to it, that is gone
+// without a word is noticed within the time of silence. A server process that
+// stands still is another matter: its machine answers for it.
+func patientDial(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 5}}
+	d.Control = func(network, _ string, c syscall.RawConn) error {
+		if !strings.HasPrefix(network, "tcp") {
+			return nil
+		}
+		var failed error
+		err := c.Control(func(fd uintptr) {
+			failed = syscall.SetsockoptInt(int(fd), syscall.IPPROTO_TCP, tcpUserTimeout, int(silence/time.Millisecond))
+		})
+		return errors.Join(err, failed)
+	}
+	return d.DialContext(ctx, network, address)
+}
+
+// tcpUserTimeout is TCP_USER_TIMEOUT of Linux, which package syscall lacks.
+const tcpUserTimeout = 18
 
 // localHost finds a way into this server: the first socket directory with its
 // socket in it, else a listen address.
@@ -558,7 +634,7 @@ func dial(ctx context.Context, d *door, t target, c *config.Config) (*pgx.Conn, 
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := context.WithTimeout(ctx, r.timeout())
 	defer cancel()
 	conn, err := reach(ctx, d, r)
 	if err == nil {
@@ -567,9 +643,28 @@ func dial(ctx context.Context, d *door, t target, c *config.Config) (*pgx.Conn, 
 		}
 	}
 	if err != nil {
-		return nil, &attempt{err: err, database: r.Database, user: r.User}
+		return nil, &attempt{err: err, database: r.Database, user: r.User, server: r.servers()}
 	}
 	return conn, nil
+}
+
+// What is known of a connection beside it, in the place that it has for that.
+const (
+	pooledKey  = "pg_lock_history pooled"
+	serversKey = "pg_lock_history servers"
+)
+
+// isPooled reports whether a pooler stands between, which may give each
+// transaction to another session of the server.
+func isPooled(conn *pgx.Conn) bool {
+	pooled, _ := conn.PgConn().CustomData()[pooledKey].(bool)
+	return pooled
+}
+
+// serversOf names the server at the other end, "" for this one.
+func serversOf(conn *pgx.Conn) string {
+	servers, _ := conn.PgConn().CustomData()[serversKey].(string)
+	return servers
 }
 
 // reach connects, through the door when the way leads into this server.
@@ -582,6 +677,17 @@ func reach(ctx context.Context, d *door, r *route) (*pgx.Conn, error) {
 		defer leave()
 	}
 	conn, err := pgx.ConnectConfig(ctx, r.ConnConfig)
+	if sqlState(err) == "08P01" && !r.here {
+		// A pooler takes none but a few start-up parameters. The others are set in each transaction.
+		few := r.ConnConfig.Copy()
+		few.RuntimeParams = map[string]string{"application_name": r.RuntimeParams["application_name"], "client_encoding": "UTF8"}
+		if conn, err = pgx.ConnectConfig(ctx, few); err == nil {
+			conn.PgConn().CustomData()[pooledKey] = true
+		}
+	}
+	if err == nil {
+		conn.PgConn().CustomData()[serversKey] = r.servers()
+	}
 	if err == nil && r.here {
 		d.remember(conn.PgConn().PID())
 	}
@@ -601,40 +707,69 @@ func settle(ctx context.Context, conn *pgx.Conn, r *route, t *target, c *config.
 			return fmt.Errorf("set the encoding: %w", err)
 		}
 	}
-	if !t.superuser(&c.Server) {
+	var start time.Time
+	var template, recovers bool
+	var patience string
+	err := conn.QueryRow(ctx, `
+		SELECT pg_catalog.pg_postmaster_start_time(), d.datistemplate, pg_catalog.pg_is_in_recovery(), pg_catalog.current_setting('lock_timeout')
+		  FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database()`).Scan(&start, &template, &recovers, &patience)
+	if err != nil {
+		return fmt.Errorf("ask for the start time of the server: %w", err)
+	}
+	if !r.here && patience != t.params["lock_timeout"] { // a pooler that was told to ignore them
+		conn.PgConn().CustomData()[pooledKey] = true
+	}
+	if !t.superuser(&c.Server) && !isPooled(conn) {
 		params := quietParams()
 		maps.Copy(params, guardParams(170000)) // what the server does not know is left out
 		if !r.here {
 			maps.Copy(params, versionParams(170000))
 		}
-		names, values := make([]string, 0, len(params)), make([]string, 0, len(params))
-		for k, v := range params {
-			names, values = append(names, k), append(values, v)
-		}
-		_, err := conn.Exec(ctx, `
-			SELECT pg_catalog.set_config(s.name, v.value, false)
-			  FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[])) AS v(name, value)
-			  JOIN pg_catalog.pg_settings AS s ON s.name = v.name
-			 WHERE s.context = 'user'
-			    OR s.context = 'superuser' AND pg_catalog.has_parameter_privilege(s.name, 'SET')`,
-			names, values)
-		if err != nil {
-			return fmt.Errorf("set session parameters: %w", err)
+		if err := setParams(ctx, conn, params, false); err != nil {
+			return err
 		}
 	}
-	var start time.Time
-	var template bool
-	err := conn.QueryRow(ctx, `
-		SELECT pg_catalog.pg_postmaster_start_time(), d.datistemplate
-		  FROM pg_catalog.pg_database AS d WHERE d.datname = pg_catalog.current_database()`).Scan(&start, &template)
 	switch {
-	case err != nil:
-		return fmt.Errorf("ask for the start time of the server: %w", err)
+	case recovers && t.name == writerName:
+		return errStandby
 	case r.here && c.Server.PostmasterStart != 0 && snapshot.FromTime(start) != c.Server.PostmasterStart:
 		return fmt.Errorf("%w: started %s, ours %s", errOtherServer,
 			start.UTC().Format(time.RFC3339Nano), c.Server.PostmasterStart.Time().Format(time.RFC3339Nano))
 	case template:
 		return errTemplate
+	}
+	return nil
+}
+
+// transactionParams are all that a session of t sets otherwise.
+func transactionParams(t *target) map[string]string {
+	params := sessionParams(t)
+	maps.Copy(params, quietParams())
+	maps.Copy(params, guardParams(170000))
+	maps.Copy(params, versionParams(170000))
+	delete(params, "application_name") // these the pooler itself takes care of
+	delete(params, "client_encoding")
+	return params
+}
+
+// setParams sets what the role may set of params, for the session or the
+// transaction.
+func setParams(ctx context.Context, q interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+}, params map[string]string, local bool) error {
+	names, values := make([]string, 0, len(params)), make([]string, 0, len(params))
+	for k, v := range params {
+		names, values = append(names, k), append(values, v)
+	}
+	_, err := q.Exec(ctx, `
+		SELECT pg_catalog.set_config(s.name, v.value, $3::bool)
+		  FROM ROWS FROM (pg_catalog.unnest($1::text[]), pg_catalog.unnest($2::text[])) AS v(name, value)
+		  JOIN pg_catalog.pg_settings AS s ON pg_catalog.lower(s.name) = v.name
+		 WHERE s.context = 'user'
+		    OR s.context = 'superuser' AND pg_catalog.has_parameter_privilege(s.name, 'SET')`,
+		names, values, local)
+	if err != nil {
+		return fmt.Errorf("set session parameters: %w", err)
 	}
 	return nil
 }

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -30,6 +32,7 @@ const (
 	StateSlots     = "no free client slot"
 	StatePublished = "published"
 	StateHeld      = "ring held"
+	StateStandby   = "standby"
 	StateStopped   = "stopped"
 )
 
@@ -80,7 +83,7 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 	m.Detail = cut(fmt.Sprintf("%s: %v", action, err), maxDetailBytes)
 	where := attempt{database: c.Database, user: "the writer's"}
 	if tried := (*attempt)(nil); errors.As(err, &tried) {
-		where.database, where.user = tried.database, strconv.Quote(tried.user)
+		where.database, where.user, where.server = tried.database, strconv.Quote(tried.user), tried.server
 	}
 
 	var version *versionError
@@ -101,8 +104,15 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 			"See what keeps the processes with application_name \"pg_lock_history ...\": a disk that does not answer, or SIGSTOP. "+kept)
 	case errors.Is(err, errNoAnswer):
 		set(StateConnect, "no answer", "the worker is too busy to connect", "It tries again. "+kept)
+	case errors.Is(err, errStandby) && where.server == "":
+		set(StateStandby, "standby", "this server is a standby, no history is written",
+			"blocking_now, recent_waits() and recent_load() work here. To keep a history set "+t.setting+" to the primary or to another server. After a promotion it is kept here.")
+		m.Level, m.Detail = report.Info, ""
+	case errors.Is(err, errStandby):
+		set(StateConnect, "standby elsewhere", "the server that keeps the history is a standby, it cannot be written to",
+			"Name its primary in "+t.setting+"; a list of hosts with target_session_attrs=read-write finds it by itself. "+kept)
 	case errors.Is(err, errTemplate):
-		set(StateConnect, "template", fmt.Sprintf("database %q is a template, a session in it would make CREATE DATABASE fail", where.database),
+		set(StateConnect, "template", fmt.Sprintf("database %q%s is a template, a session in it would make CREATE DATABASE fail", where.database, where.at()),
 			"Choose another database, with "+t.databaseSetting()+".")
 		m.Detail = ""
 	case errors.Is(err, errNoPassword):
@@ -115,11 +125,12 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 		m.Detail = ""
 	case errors.As(err, &version) && older(version.extension, version.libraries):
 		set(StateVersion, "version older", version.Error(),
-			"Run ALTER EXTENSION pg_lock_history UPDATE in database "+where.database+".")
+			"Run ALTER EXTENSION pg_lock_history UPDATE in database "+where.database+where.at()+
+				where.ifElsewhere(", once version "+version.libraries+" is installed there")+".")
 		m.Detail = ""
 	case errors.As(err, &version):
 		set(StateVersion, "version newer", version.Error(),
-			"Install the libraries of version "+version.extension+" and restart the server.")
+			"Install the libraries of version "+version.extension+where.ifElsewhere(" on this server")+" and restart the server.")
 		m.Detail = ""
 	case errors.Is(err, errNotOurs):
 		set(StateRefused, "not ours", "history tables are not as CREATE EXTENSION made them, nothing is written",
@@ -133,6 +144,9 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 	case errors.As(err, &pg):
 		explainState(pg, t, &where, set)
 		m.Detail = cut(fmt.Sprintf("%s: %s (SQLSTATE %s)", action, pg.Message, pg.Code), maxDetailBytes)
+	case isCertificate(err):
+		set(StateConnect, "certificate", "the certificate of the server that keeps the history is not accepted",
+			"Check sslrootcert and sslmode in "+t.setting+": the certificate must be signed by what sslrootcert has, for verify-full for the name in host. "+kept)
 	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET):
 		set(StateWriting, "connection lost", "lost the connection to the history", "It is made again; facts are kept in memory meanwhile.")
 	case errors.Is(err, os.ErrPermission):
@@ -140,15 +154,33 @@ func explain(err error, action string, t *target, c *config.Config) failure {
 			"Check unix_socket_permissions and the socket directory, or set "+t.setting+".")
 	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, os.ErrNotExist), isNet(err):
 		set(StateConnect, "unreachable", "cannot reach the server that keeps the history",
-			"Check "+t.setting+"; when it is empty, unix_socket_directories, port and listen_addresses.")
+			where.orElsewhere("Check "+t.setting+"; when it is empty, unix_socket_directories, port and listen_addresses.",
+				"Check "+t.setting+", and whether that server runs and lets this one in. After a promotion it may be wrong: empty means this server. "+kept))
 	case errors.Is(err, context.DeadlineExceeded):
 		set(StateWriting, "timeout", "the server that keeps the history does not answer", "Facts are kept in memory meanwhile.")
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, net.ErrClosed), errors.Is(err, pgconn.ErrConnClosed):
 		set(StateWriting, "connection lost", "lost the connection to the history", "It is made again; facts are kept in memory meanwhile.")
+	case action == actionConnect:
+		set(StateConnect, "connect", "cannot connect to the server that keeps the history",
+			"Check "+t.setting+", sslmode and its relatives too. "+kept)
 	default:
 		set(StateWriting, "other", "cannot write history", "Facts are kept in memory meanwhile; pg_lock_history.memory_limit bounds them.")
 	}
 	return f
+}
+
+// actionConnect is what is done until there is a session.
+const actionConnect = "connect"
+
+// ifElsewhere returns text when another server was tried.
+func (a *attempt) ifElsewhere(text string) string { return a.orElsewhere("", text) }
+
+// orElsewhere returns one of two texts: for this server, or for another one.
+func (a *attempt) orElsewhere(here, elsewhere string) string {
+	if a.server == "" {
+		return here
+	}
+	return elsewhere
 }
 
 const asMade = "Undo what was changed by hand, or run DROP EXTENSION pg_lock_history and CREATE EXTENSION pg_lock_history, which begins a new history."
@@ -173,19 +205,20 @@ func explainState(pg *pgconn.PgError, t *target, where *attempt, set func(state,
 			"Correct it in the file that passfile in "+t.setting+" names.")
 	case code == "28000" && pg.Routine == "InitializeSessionUserId": // after authentication
 		set(StateConnect, "no role", "role "+where.user+" does not exist or may not log in",
-			"Create it with LOGIN, or name another one by user in "+t.setting+".")
+			"Create it with LOGIN"+where.at()+", or name another one by user in "+t.setting+".")
 	case code == "28000":
 		set(StateConnect, "auth", "the server does not let the writer in",
-			"Add a line for local connections to pg_hba.conf, or set "+t.setting+" with user and passfile.")
+			where.orElsewhere("Add a line for local connections to pg_hba.conf, or set "+t.setting+" with user and passfile.",
+				"Add a line for this server to pg_hba.conf"+where.at()+", or correct user, passfile and sslmode in "+t.setting+"."))
 	case code == "3D000":
-		set(StateConnect, "no database", fmt.Sprintf("database %q does not exist", where.database),
+		set(StateConnect, "no database", fmt.Sprintf("database %q does not exist%s", where.database, where.at()),
 			"Create it, or name one that exists by "+t.databaseSetting()+".")
 	case code == "55000" && pg.Severity == "FATAL":
-		set(StateConnect, "no connections", fmt.Sprintf("database %q does not accept connections", where.database),
+		set(StateConnect, "no connections", fmt.Sprintf("database %q%s does not accept connections", where.database, where.at()),
 			"Choose a database that is no template and has datallowconn, with "+t.databaseSetting()+".")
 	case code == "42501":
 		set(StateRefused, "rights", "the writer's role lacks rights on the history",
-			"As a superuser run lock_history.grant_writer() for the user in "+t.setting+", in database "+where.database+".")
+			"As a superuser run lock_history.grant_writer() for the user in "+t.setting+", in database "+where.database+where.at()+".")
 	case code == "55P03":
 		set(StateWriting, "locked", "history tables are locked by somebody, waiting for them", kept)
 	case code == "57014":
@@ -222,6 +255,14 @@ func isFileError(pg *pgconn.PgError) bool {
 		return true
 	}
 	return false
+}
+
+// isCertificate: we do not take the other side for the one that is meant.
+func isCertificate(err error) bool {
+	var verify *tls.CertificateVerificationError
+	var authority x509.UnknownAuthorityError
+	var name x509.HostnameError
+	return errors.As(err, &verify) || errors.As(err, &authority) || errors.As(err, &name)
 }
 
 func isNet(err error) bool {

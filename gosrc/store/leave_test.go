@@ -397,7 +397,7 @@ func (d *doubt) serve(client net.Conn) {
 		n, err := client.Read(buf)
 		if n > 0 {
 			d.mu.Lock()
-			if d.lose && strings.Contains(strings.ToLower(string(buf[:n])), "commit") {
+			if d.lose && strings.Contains(strings.ToLower(string(buf[:n])), "commit\x00") { // not "begin isolation level read committed"
 				d.lose = false
 				close(gone)
 				close(d.lost)

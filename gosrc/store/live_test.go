@@ -43,6 +43,7 @@ type lab struct {
 	ended  chan struct{}
 
 	stuckAfter time.Duration // 0: as in production
+	ahead      time.Duration // of this machine's clock
 
 	mayDial func() <-chan bool // as in Options
 
@@ -152,6 +153,7 @@ func (l *lab) start() {
 	if l.stuckAfter != 0 {
 		l.store.stuckAfter = l.stuckAfter
 	}
+	l.store.now = func() time.Time { return time.Now().Add(l.ahead) }
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	l.cancel, l.ended = cancel, ended

@@ -3,89 +3,22 @@ package store
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
 
 	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/historytest"
 	"pg_lock_history/gosrc/querytext"
 	"pg_lock_history/gosrc/snapshot"
 )
-
-// steadyMix makes seconds of a server under steady load: 50 sessions of two
-// roles in one database, each second some 80 combinations of event and
-// statement out of many, a few of the statements taking most of the time.
-type steadyMix struct {
-	*rand.Rand
-	statements *rand.Zipf
-	ids        []int64
-	database   uint32
-}
-
-const (
-	mixSessions     = 50
-	mixCombinations = 80
-)
-
-func newSteadyMix(seed uint64, statements int, database uint32) *steadyMix {
-	m := &steadyMix{Rand: rand.New(rand.NewPCG(seed, 1)), database: database}
-	m.statements = rand.NewZipf(m.Rand, 1.1, 8, uint64(statements-1))
-	for range statements {
-		m.ids = append(m.ids, int64(m.Uint64()))
-	}
-	return m
-}
-
-var mixEvents = [...]history.Load{
-	{EventType: history.CPU, Event: history.CPU, Mode: snapshot.NoLWLock},
-	{EventType: history.CPU, Event: history.CPU, Mode: snapshot.NoLWLock},
-	{EventType: "IO", Event: "DataFileRead", Mode: snapshot.NoLWLock},
-	{EventType: "IO", Event: "DataFileRead", Mode: snapshot.NoLWLock},
-	{EventType: "LWLock", Event: "WALWrite", Mode: snapshot.LWWaitUntilFree},
-	{EventType: "LWLock", Event: "BufferContent", Mode: snapshot.LWExclusive},
-	{EventType: "LWLock", Event: "BufferContent", Mode: snapshot.LWShared},
-	{EventType: "Lock", Event: "transactionid", Mode: snapshot.NoLWLock},
-	{EventType: "Client", Event: "ClientWrite", Mode: snapshot.NoLWLock},
-	{EventType: "IO", Event: "WALSync", Mode: snapshot.NoLWLock},
-}
-
-// second is one of them, its loads adding up to 50 sessions.
-func (m *steadyMix) second(at snapshot.Micros) history.Second {
-	s := history.Second{At: at, Sampled: time.Second, Clients: 2 * mixSessions * time.Second, Active: mixSessions * time.Second}
-	at1 := make(map[history.Load]int)
-	var weights []float64
-	var sum float64
-	for range 4 * mixCombinations {
-		if len(s.Loads) == mixCombinations {
-			break
-		}
-		l := mixEvents[m.IntN(len(mixEvents))]
-		statement := m.statements.Uint64()
-		l.QueryID, l.BackendType, l.Database = m.ids[statement], "client backend", m.database
-		l.Role = 10 + uint32(statement%2)*6161 // the bootstrap role and one that is gone
-		weight := 0.02 + m.ExpFloat64()        // some milliseconds at least
-		sum += weight
-		if i, ok := at1[l]; ok {
-			weights[i] += weight
-			continue
-		}
-		at1[l] = len(s.Loads)
-		s.Loads, weights = append(s.Loads, l), append(weights, weight)
-	}
-	for i := range s.Loads {
-		s.Loads[i].Time = time.Duration(weights[i] / sum * mixSessions * float64(time.Second))
-	}
-	return s
-}
 
 // A day of seconds of 50 active sessions of a steady mix. The promise is 64 MiB
 // in all tables together; a third of it is left to what else is told of a second.
 //
 // PLH_LOAD_SECONDS makes it longer, with a transaction for each second as on a
-// real server (make bench CASE=load_size).
+// real server (make bench CASE=storage).
 func TestLiveLoadSize(t *testing.T) {
 	seconds, inBatch := 2000, 50
 	if n, err := strconv.Atoi(os.Getenv("PLH_LOAD_SECONDS")); err == nil {
@@ -103,7 +36,7 @@ func TestLiveLoadSize(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(fmt.Sprintf("%d statements", tt.statements), func(t *testing.T) {
 			l := newLab(t, true)
-			m := newSteadyMix(seed, tt.statements, l.databaseOID())
+			m := historytest.NewMix(seed, tt.statements, l.databaseOID())
 			l.start()
 			l.now -= l.now % snapshot.Micros(time.Second/time.Microsecond)
 			var batch []history.Second
@@ -115,7 +48,7 @@ func TestLiveLoadSize(t *testing.T) {
 			const mib = 1 << 20
 			var half float64 // size after half of them: what is there once does not count for each
 			for n := range seconds {
-				s := m.second(l.now.Add(time.Duration(len(batch)) * time.Second))
+				s := m.Second(l.now.Add(time.Duration(len(batch)) * time.Second))
 				combinations += len(s.Loads)
 				if batch = append(batch, s); len(batch) == inBatch || n == seconds-1 {
 					l.flushed(l.push(time.Duration(len(batch))*time.Second, history.Batch{Seconds: batch}))
@@ -136,9 +69,6 @@ func TestLiveLoadSize(t *testing.T) {
 				float64(combinations)/float64(seconds), perSecond, day, dims, l.query(`SELECT count(*) FROM lock_history.dim`), wal/float64(seconds))
 			if day > tt.limit {
 				t.Errorf("%.1f MiB a day, the limit is %.1f", day, tt.limit)
-			}
-			if seconds >= 5000 && tt.statements == 5000 {
-				l.timeLoad()
 			}
 		})
 	}
@@ -230,37 +160,4 @@ func TestLiveLoadOfManySessions(t *testing.T) {
 	l.flushed(l.push(time.Second, history.Batch{Seconds: []history.Second{{At: l.now, Sampled: time.Second, Loads: []history.Load{load(39_000, time.Second), load(50_001, time.Second)}}}}))
 	l.expect("39000,50001", `SELECT string_agg(query_id::text, ',' ORDER BY query_id) FROM lock_history.load WHERE aas = 1 AND query_id > 1`)
 	l.expect("40001", `SELECT count(DISTINCT dim_id) FROM lock_history.dim`)
-}
-
-// timeLoad tells how long reading the last 15 minutes takes, with as large
-// a dictionary in each segment.
-func (l *lab) timeLoad() {
-	for seg := 1; seg < 8; seg++ {
-		l.must(fmt.Sprintf(`INSERT INTO lock_history.dim SELECT %d, node_id, dim_id, kind, wait_event_type, wait_event, lwlock_mode, backend_type, datid, datname,
-			usesysid, usename, query_id, instance, relation, object, fork, block FROM lock_history.dim_0`, seg))
-	}
-	l.must(`VACUUM ANALYZE`)
-	for _, q := range []string{
-		`SELECT * FROM lock_history.load WHERE at > $1::timestamptz`,
-		`SELECT wait_event, sum(aas) FROM lock_history.load WHERE at > $1::timestamptz GROUP BY 1`,
-		`SELECT * FROM lock_history.sessions WHERE at > $1::timestamptz`,
-	} {
-		var times []time.Duration
-		rows := 0
-		for range 9 {
-			began := time.Now()
-			result, err := l.db.Query(context.Background(), q, l.now.Add(-15*time.Minute).Time())
-			if err != nil {
-				l.t.Fatal(err)
-			}
-			for rows = 0; result.Next(); rows++ {
-			}
-			if result.Err() != nil {
-				l.t.Fatal(result.Err())
-			}
-			times = append(times, time.Since(began))
-		}
-		slices.Sort(times)
-		l.t.Logf("%s: %d rows, %v (%v to %v)", q, rows, times[4].Round(100*time.Microsecond), times[0].Round(100*time.Microsecond), times[8].Round(100*time.Microsecond))
-	}
 }

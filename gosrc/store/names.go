@@ -176,6 +176,10 @@ func wantedNames(h *hand) []nameKey {
 				add()
 			}
 		}
+		for j := range b.Conflicts {
+			some = sessionKeys(some, b.Conflicts[j].Session)
+			add()
+		}
 		for j := range b.Seconds {
 			for k := range b.Seconds[j].Pages {
 				if p := &b.Seconds[j].Pages[k]; p.Found {

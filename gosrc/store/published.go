@@ -64,7 +64,14 @@ func checkPublished(ctx context.Context, q querier, c *config.Config) error {
 // that had a subscriber before it came to have our tables, by ALTER
 // PUBLICATION ... ADD.
 func (s *session) transact(ctx context.Context, c *config.Config, f func(pgx.Tx) error) error {
-	err := pgx.BeginFunc(ctx, s.conn, func(tx pgx.Tx) error {
+	// Said with BEGIN, too: behind a pooler a session may not be as we would have it.
+	options := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}
+	err := pgx.BeginTxFunc(ctx, s.conn, options, func(tx pgx.Tx) error {
+		if s.params != nil {
+			if err := setParams(ctx, tx, s.params, true); err != nil {
+				return err
+			}
+		}
 		if err := f(tx); err != nil {
 			return err
 		}

@@ -121,7 +121,7 @@ func (s *session) rollUp(ctx context.Context, seg int, c *config.Config) (done b
 			return tx.QueryRow(ctx, `SELECT lock_history.roll_up($1::smallint, $2::smallint, $3::interval)`, seg, target, rollUpStep).Scan(&done)
 		})
 		switch {
-		case isLocked(err), errors.Is(err, errChanged): // another writer is at it
+		case isLocked(err), errors.Is(err, errMoved): // another writer is at it
 			s.rollUpAt = time.Now().Add(busyPause)
 			return false, nil
 		case err != nil:
@@ -207,7 +207,7 @@ func (s *session) openMinutes(ctx context.Context, tx pgx.Tx, d ring.Decision, f
 		return fmt.Errorf("open segment %d of minutes: %w", d.Next, err)
 	}
 	if tag.RowsAffected() != 1 {
-		return errChanged
+		return errMoved
 	}
 	if d.Current < 0 {
 		return nil
@@ -236,7 +236,7 @@ func (s *session) emptyMinutes(ctx context.Context, seg int, now snapshot.Micros
 			return err
 		}
 		if tag.RowsAffected() != 1 {
-			return errChanged
+			return errMoved
 		}
 		if _, err := tx.Exec(ctx, `LOCK TABLE `+list+` IN ACCESS EXCLUSIVE MODE NOWAIT`); err != nil {
 			return err
@@ -255,7 +255,7 @@ func (s *session) emptyMinutes(ctx context.Context, seg int, now snapshot.Micros
 		return true, nil
 	case isLocked(err):
 		return false, nil
-	case errors.Is(err, errChanged):
+	case errors.Is(err, errMoved):
 		return false, err
 	default:
 		return false, fmt.Errorf("empty segment %d of minutes: %w", seg, err)

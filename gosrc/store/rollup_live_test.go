@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"pg_lock_history/gosrc/history"
+	"pg_lock_history/gosrc/historytest"
 	"pg_lock_history/gosrc/ring"
 	"pg_lock_history/gosrc/snapshot"
 )
@@ -157,7 +158,7 @@ func TestLiveRollUpGivenUp(t *testing.T) {
 	l.start()
 	l.feed(120, time.Second)
 	l.must(`ALTER TABLE lock_history.minute ADD CONSTRAINT fails CHECK (at < '2000-01-01') NOT VALID`)
-	m := newSteadyMix(1, 5000, 5)
+	m := historytest.NewMix(1, 5000, 5)
 	for range 12 {
 		l.turn()
 		if l.query(`SELECT is_empty FROM lock_history.ring WHERE seg = 0`) == "true" {
@@ -167,7 +168,7 @@ func TestLiveRollUpGivenUp(t *testing.T) {
 	for range 400 {
 		var batch []history.Second
 		for n := range 100 {
-			batch = append(batch, m.second(l.now.Add(time.Duration(n)*time.Second)))
+			batch = append(batch, m.Second(l.now.Add(time.Duration(n)*time.Second)))
 		}
 		l.flushed(l.push(100*time.Second, history.Batch{Seconds: batch}))
 		if l.query(`SELECT round > 1 OR is_empty FROM lock_history.ring WHERE seg = 0`) == "true" {
@@ -225,7 +226,7 @@ func TestLiveMinutesTurn(t *testing.T) {
 }
 
 // Minutes of a steady mix: the promise is 5 MiB a day. PLH_LOAD_SECONDS makes it
-// longer (make bench CASE=load_size).
+// longer (make bench CASE=storage).
 func TestLiveMinutesSize(t *testing.T) {
 	seconds := 1800
 	if n, err := strconv.Atoi(os.Getenv("PLH_LOAD_SECONDS")); err == nil {
@@ -237,11 +238,11 @@ func TestLiveMinutesSize(t *testing.T) {
 		t.Run(fmt.Sprintf("%d statements", statements), func(t *testing.T) {
 			l := newLab(t, true)
 			l.minute0()
-			m := newSteadyMix(seed, statements, l.databaseOID())
+			m := historytest.NewMix(seed, statements, l.databaseOID())
 			l.start()
 			var batch []history.Second
 			for n := range seconds {
-				if batch = append(batch, m.second(l.now.Add(time.Duration(len(batch))*time.Second))); len(batch) == 60 || n == seconds-1 {
+				if batch = append(batch, m.Second(l.now.Add(time.Duration(len(batch))*time.Second))); len(batch) == 60 || n == seconds-1 {
 					l.flushed(l.push(time.Duration(len(batch))*time.Second, history.Batch{Seconds: batch}))
 					batch = nil
 				}

@@ -41,6 +41,8 @@ func columnsOf(leaf string) []string {
 	case "deadlock":
 		return []string{"seg", "node_id", "run", "at", "deadlock_id", "member", "pid", "is_victim", "waits_for", "wait_id", "actor_id",
 			"locktype", "object", "mode", "held_mode", "held_object", "database", "relation", "transactionid"}
+	case "conflict":
+		return []string{"seg", "node_id", "run", "at", "conflict", "ended_session", "pid", "actor_id"}
 	case "dim":
 		return []string{"seg", "node_id", "dim_id", "kind", "wait_event_type", "wait_event", "lwlock_mode", "backend_type", "datid", "datname",
 			"usesysid", "usename", "query_id", "instance", "relation", "object", "fork", "object_kind", "query", "seen_at"}
@@ -121,6 +123,10 @@ func newRows(h *hand, s *session, names *Names, c *config.Config, dims *dimensio
 		for j := range b.Deadlocks {
 			r.deadlock(&b.Deadlocks[j])
 		}
+		for j := range b.Conflicts {
+			c := &b.Conflicts[j]
+			r.add("conflict", nil, r.nodeID, r.run, c.At.Time(), c.Kind.String(), c.Ended, c.Session.Pid, r.actor(c.Session))
+		}
 		for j := range b.Seconds {
 			r.second(&b.Seconds[j])
 			r.fastPath(&b.Seconds[j])
@@ -173,15 +179,21 @@ func (r *rowSet) count() int {
 }
 
 // copyInto writes all rows to segment seg, the actors first: whoever sees an
-// episode sees who was in it.
-func (r *rowSet) copyInto(ctx context.Context, tx pgx.Tx, seg int) error {
+// episode sees who was in it. check, if there is one, is asked when all locks are
+// there.
+func (r *rowSet) copyInto(ctx context.Context, tx pgx.Tx, seg int, check func() error) error {
 	actors := make([][]any, 0, len(r.actors))
 	for _, row := range r.actors {
 		actors = append(actors, row)
 	}
 	r.tables["actor"] = actors
-	if err := r.lock(ctx, tx, seg); err != nil {
+	if err := r.lock(ctx, tx, seg, check != nil); err != nil {
 		return err
+	}
+	if check != nil {
+		if err := check(); err != nil {
+			return err
+		}
 	}
 	for _, leaf := range leaves {
 		rows := r.tables[leaf]
@@ -205,15 +217,16 @@ func (r *rowSet) copyInto(ctx context.Context, tx pgx.Tx, seg int) error {
 
 // lock takes all the locks that copying needs. What was copied before somebody
 // else's lock is met stays on the disk, dead, until the segment is emptied: with
-// each try the ring would grow.
-func (r *rowSet) lock(ctx context.Context, tx pgx.Tx, seg int) error {
+// each try the ring would grow. A single table's lock comes with its rows, unless
+// it must be there before.
+func (r *rowSet) lock(ctx context.Context, tx pgx.Tx, seg int, before bool) error {
 	var tables []string
 	for _, leaf := range leaves {
 		if len(r.tables[leaf]) > 0 {
 			tables = append(tables, "lock_history."+leafName(leaf, seg))
 		}
 	}
-	if len(tables) < 2 {
+	if len(tables) == 0 || len(tables) == 1 && !before {
 		return nil
 	}
 	if _, err := tx.Exec(ctx, `LOCK TABLE `+strings.Join(tables, ", ")+` IN ROW EXCLUSIVE MODE`); err != nil {

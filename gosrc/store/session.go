@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,10 +22,13 @@ import (
 
 // leaves are the tables that are cut into segments, in the order in which they
 // are locked and written.
-var leaves = [...]string{"actor", "episode", "open", "short_wait", "deadlock", "anomaly", "dim", "second", "lwlock", "page", "wait_length", "fastpath", "hungry", "gap", "health_minute"}
+var leaves = [...]string{"actor", "episode", "open", "short_wait", "deadlock", "conflict", "anomaly", "dim", "second", "lwlock", "page", "wait_length", "fastpath", "hungry", "gap", "health_minute"}
 
 // errRecreated: the extension was dropped and created again.
 var errRecreated = errors.New("extension was created anew")
+
+// errMoved: the ring is not any more as it was read, another writer has turned it.
+var errMoved = errors.New("another writer has turned the ring")
 
 // place tells apart the tables that a life of the worker has written to, each
 // node's for itself. A server that was started anew since counts as another.
@@ -48,9 +54,14 @@ type session struct {
 	fresh     bool  // the run row is new: the tables know nothing of this run
 	heartbeat snapshot.Micros
 	place     place
-	missed    *history.Gap // what went elsewhere before this session; nil when written
+	isHome    bool              // the history is on the very server that is watched
+	params    map[string]string // set in each transaction; nil: in the session
+	clock     clock
+	now       func() time.Time // the clock of the watched server
+	missed    *history.Gap     // what went elsewhere before this session; nil when written
 	rows      ring.Rows
 	files     [ring.Segments]segmentFiles
+	nodes     int64               // that have a history here
 	encode    func(string) string // makes valid UTF-8 fit the database's encoding
 
 	actors    map[int64]struct{} // known to be in the current segment
@@ -111,15 +122,18 @@ func (s *session) size() ring.Size {
 
 // openSession connects and makes node, run and ring known. It fails with
 // errNoExtension when there is nothing to write to.
-func openSession(ctx context.Context, d *door, t target, c *config.Config, earlier []history.Run) (*session, error) {
+func openSession(ctx context.Context, d *door, t target, c *config.Config, earlier []history.Run, now func() time.Time) (*session, error) {
 	conn, err := dial(ctx, d, t, c)
 	if err != nil {
 		return nil, err
 	}
-	s := &session{conn: conn, run: int64(c.Server.WorkerStart), analyzeAt: analyzeFirst, actors: make(map[int64]struct{})}
+	s := &session{conn: conn, now: now, run: int64(c.Server.WorkerStart), analyzeAt: analyzeFirst, actors: make(map[int64]struct{})}
+	if isPooled(conn) {
+		s.params = transactionParams(&t)
+	}
 	if err := s.learn(ctx, c, earlier); err != nil {
 		hangUp(conn)
-		return nil, &attempt{err: err, database: conn.Config().Database, user: conn.Config().User}
+		return nil, &attempt{err: err, database: conn.Config().Database, user: conn.Config().User, server: serversOf(conn)}
 	}
 	return s, nil
 }
@@ -127,7 +141,23 @@ func openSession(ctx context.Context, d *door, t target, c *config.Config, earli
 // target says where history is written, without any secret.
 func (s *session) target() string {
 	c := s.conn.Config()
-	return fmt.Sprintf("host=%s port=%d dbname=%s user=%s", c.Host, c.Port, c.Database, c.User)
+	host, port := c.Host, strconv.Itoa(int(c.Port))
+	if strings.Contains(serversOf(s.conn), ",") { // which of them
+		host, port = addressOf(s.conn.PgConn().Conn().RemoteAddr())
+	}
+	return fmt.Sprintf("host=%s port=%s dbname=%s user=%s", host, port, c.Database, c.User)
+}
+
+// addressOf takes an address apart as conninfo would have it.
+func addressOf(a net.Addr) (host, port string) {
+	if dir, file := filepath.Split(a.String()); a.Network() == "unix" {
+		return filepath.Clean(dir), strings.TrimPrefix(file, ".s.PGSQL.")
+	}
+	host, port, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String(), ""
+	}
+	return host, port
 }
 
 func (s *session) learn(ctx context.Context, c *config.Config, earlier []history.Run) error {
@@ -155,6 +185,10 @@ func (s *session) learn(ctx context.Context, c *config.Config, earlier []history
 		return fmt.Errorf("ask for encoding and identity of the database: %w", err)
 	}
 	s.place.started, s.place.extension = snapshot.FromTime(started), s.ext.oid
+	s.isHome = s.place.started == c.Server.PostmasterStart
+	if err := s.readClock(ctx); err != nil {
+		return err
+	}
 	s.encode = func(t string) string { return t }
 	if encoding != "UTF8" && encoding != "SQL_ASCII" {
 		s.encode = querytext.ASCII // what can be converted is not known here
@@ -167,6 +201,9 @@ func (s *session) learn(ctx context.Context, c *config.Config, earlier []history
 			return err
 		}
 		s.place.node = s.nodeID
+		if err := s.noteClock(ctx, tx); err != nil {
+			return err
+		}
 		return s.enterRuns(ctx, tx, c, earlier)
 	})
 }
@@ -400,7 +437,8 @@ func (s *session) readRing(ctx context.Context) error {
 		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.actor_' || seg)), 0),
 		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.dim_' || seg)), 0),
 		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.open_' || seg)), 0),
-		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.episode_' || seg)), 0)
+		       coalesce(pg_catalog.pg_relation_filenode(pg_catalog.to_regclass('lock_history.episode_' || seg)), 0),
+		       (SELECT pg_catalog.count(*) FROM lock_history.node)
 		  FROM lock_history.ring`)
 	if err != nil {
 		return fmt.Errorf("read the ring: %w", err)
@@ -410,7 +448,7 @@ func (s *session) readRing(ctx context.Context) error {
 	var f segmentFiles
 	var opened, closed *time.Time
 	n := 0
-	_, err = pgx.ForEachRow(rows, []any{&seg, &r.Round, &opened, &closed, &r.Empty, &r.Rolled, &f.actor, &f.dim, &f.open, &f.episode}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&seg, &r.Round, &opened, &closed, &r.Empty, &r.Rolled, &f.actor, &f.dim, &f.open, &f.episode, &s.nodes}, func() error {
 		if seg < 0 || seg >= ring.Segments {
 			return fmt.Errorf("%w: ring has a segment %d", errNotOurs, seg)
 		}

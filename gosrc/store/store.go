@@ -38,8 +38,12 @@ const (
 	pokedTries = 5
 	pokedPause = 200 * time.Millisecond
 
-	// heartbeatIdle is how often an idle node says that it lives.
+	// heartbeatIdle is how often an idle node says that it lives: seldom at
+	// home, where the checkpoints of an idle server are to stay idle; more often
+	// in a history elsewhere, where nothing else tells that the node is there: each
+	// time that an idle sampler comes by, which is every minute.
 	heartbeatIdle = 15 * time.Minute
+	heartbeatAway = 55 * time.Second
 
 	// stuckAfter is past every timeout that the server keeps for us.
 	stuckAfter = 40 * time.Second
@@ -107,7 +111,8 @@ type Store struct {
 	status      atomic.Pointer[Status]
 	rewriteOpen atomic.Bool
 	detector    atomic.Pointer[[]byte] // what DetectorState returns
-	stuckAfter  time.Duration          // shorter in tests; written before Run
+	stuckAfter  time.Duration          // shorter in tests; written before Run, as now
+	now         func() time.Time       // another clock in tests
 
 	configured chan struct{} // capacity 1, as poked
 	poked      chan struct{}
@@ -121,7 +126,7 @@ type Store struct {
 // New returns a store that does nothing until Run.
 func New(o Options) *Store {
 	s := &Store{
-		queue: o.Queue, log: o.Log, flushed: o.Flushed, wake: o.Wake, stuckAfter: stuckAfter,
+		queue: o.Queue, log: o.Log, flushed: o.Flushed, wake: o.Wake, stuckAfter: stuckAfter, now: time.Now,
 		earlier: o.Earlier, restored: o.Restored,
 		configured: make(chan struct{}, 1),
 		poked:      make(chan struct{}, 1),
@@ -341,7 +346,7 @@ func (w *writer) step(ctx context.Context) {
 	}
 	if w.session == nil {
 		if err := w.watched(func() error { return w.open(ctx) }); err != nil {
-			w.fail(err, "connect")
+			w.fail(err, actionConnect)
 			return
 		}
 	}
@@ -406,7 +411,7 @@ func (w *writer) recheck(ctx context.Context) {
 
 // open makes a session and learns all about the tables.
 func (w *writer) open(ctx context.Context) error {
-	sess, err := openSession(ctx, w.door, w.target, w.cfg, w.earlier)
+	sess, err := openSession(ctx, w.door, w.target, w.cfg, w.earlier, w.now)
 	if err != nil {
 		return err
 	}
@@ -416,7 +421,7 @@ func (w *writer) open(ctx context.Context) error {
 		return err
 	}
 	w.st.Target = sess.target()
-	w.meetTruncate(w.segment, sess) // in between
+	w.meetOthers(w.segment, sess) // in between
 	for _, g := range sess.owed {
 		w.addGap(g)
 	}
@@ -478,14 +483,15 @@ func (w *writer) disconnect() {
 
 // fail decides what becomes of err.
 func (w *writer) fail(err error, action string) {
+	tried := &attempt{database: w.cfg.Database}
+	if !errors.As(err, &tried) && w.session != nil {
+		c := w.session.conn.Config()
+		tried = &attempt{err: err, database: c.Database, user: c.User, server: serversOf(w.session.conn)}
+		err = tried
+	}
 	switch {
 	case errors.Is(err, errNoExtension):
-		database := w.cfg.Database
-		if tried := (*attempt)(nil); errors.As(err, &tried) {
-			database = tried.database
-		} else if w.session != nil {
-			database = w.session.conn.Config().Database
-		}
+		database := tried.database + tried.at()
 		w.disconnect()
 		if !w.absent {
 			w.allOver() // of this kind there is news, and what was reported before is not so any more
@@ -501,6 +507,10 @@ func (w *writer) fail(err error, action string) {
 			w.tries--
 			w.retryAt = time.Now().Add(pokedPause)
 		}
+		return
+	case errors.Is(err, errMoved):
+		// Nor is this; the session is as good as before.
+		w.delay()
 		return
 	case errors.Is(err, errRecreated), errors.Is(err, errChanged), isGone(err):
 		// Not an error of anybody: start anew and see what is there.

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -209,7 +211,8 @@ func TestConnConfigRefusesUnknownKeywords(t *testing.T) {
 		"postgresql://u:s3cret%@/x", "postgresql://u:s3cret@[fe80::1/x", "postgresql://u:s3cret@[]/x", "postgresql://u:s3cret@[::1]x/x",
 		"postgresql://u@/x%00", "postgresql://db9/x?password", "postgresql://db9/x?password=s3cret=x",
 		"user=w host", "user='w", "us er=w", "=w", "host=db9, user=w", "service=far", "service=far servicefile=/does/not/exist",
-		"service=far servicefile=" + os.DevNull, "password='s3cret"} {
+		"service=far servicefile=" + os.DevNull, "password='s3cret",
+		"host=db9 sslcrl=/x", "host=db9 sslcrldir=/x", "host=/x requirepeer=postgres", "host=db9 gssencmode=require"} {
 		c := config.Config{Database: "postgres", ConnInfo: conninfo, Server: srv}
 		target := writerTarget(&c)
 		_, err := connConfig(&target, &srv)
@@ -225,7 +228,7 @@ func TestConnConfigRefusesUnknownKeywords(t *testing.T) {
 			t.Errorf("the password is shown: %+v", f)
 		}
 	}
-	c := config.Config{Database: "postgres", ConnInfo: "user=w keepalives=1 application_name=x", Server: srv}
+	c := config.Config{Database: "postgres", ConnInfo: "user=w keepalives=1 gssencmode=prefer application_name=x", Server: srv}
 	target := writerTarget(&c)
 	if cc, err := connConfig(&target, &srv); err != nil || cc.RuntimeParams["application_name"] != writerName {
 		t.Errorf("keywords of libpq that do not matter: %v", err)
@@ -401,6 +404,9 @@ func TestExplain(t *testing.T) {
 		{"damaged page", pg("ERROR", "XX001"), StateWriting, []string{"damaged or missing", "TRUNCATE"}},
 		{"no such column", pg("ERROR", "42703"), StateRefused, []string{"changed by hand", "DROP EXTENSION"}},
 		{"not null", pg("ERROR", "23502"), StateRefused, []string{"changed by hand", "what the server said"}},
+		{"a standby", errStandby, StateStandby, []string{"this server is a standby", "recent_waits()", "pg_lock_history.conninfo", "promotion"}},
+		{"a standby elsewhere", &attempt{server: "host db9 port 5432", err: errStandby}, StateConnect, []string{"a standby, it cannot be written to", "target_session_attrs", "kept in memory"}},
+		{"certificate", fmt.Errorf("tls: %w", &tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}), StateConnect, []string{"certificate", "sslrootcert", "kept in memory"}},
 		{"read only", pg("ERROR", "25006"), StateWriting, []string{"read-only", "pg_lock_history.conninfo"}},
 		{"older", &versionError{"1.9", "1.10"}, StateVersion, []string{"1.9", "1.10", "ALTER EXTENSION pg_lock_history UPDATE", "hist"}},
 		{"newer", &versionError{"1.10", "1.9"}, StateVersion, []string{"1.9", "Install the libraries of version 1.10", "restart"}},
@@ -432,6 +438,41 @@ func TestExplain(t *testing.T) {
 				t.Errorf("shares key %q with %q", f.msg.Key, other)
 			}
 			keys[f.msg.Key] = f.msg.Text
+		})
+	}
+}
+
+// What is wrong with another server is told with its name, and is put right there.
+func TestExplainElsewhere(t *testing.T) {
+	c := &config.Config{Database: "hist", ConnInfo: "host=db9"}
+	target := writerTarget(c)
+	const there = "host db9 port 5432"
+	tests := []struct {
+		name string
+		err  error
+		says []string
+		not  string
+	}{
+		{"pg_hba", &pgconn.PgError{Severity: "FATAL", Code: "28000"}, []string{"pg_hba.conf on " + there, "sslmode"}, "local connections"},
+		{"no role", &pgconn.PgError{Severity: "FATAL", Code: "28000", Routine: "InitializeSessionUserId"}, []string{"LOGIN on " + there}, ""},
+		{"no database", &pgconn.PgError{Severity: "FATAL", Code: "3D000"}, []string{`"hist" does not exist on ` + there, "dbname in pg_lock_history.conninfo"}, ""},
+		{"rights", &pgconn.PgError{Severity: "ERROR", Code: "42501"}, []string{"grant_writer()", "database hist on " + there}, ""},
+		{"older", &versionError{"1.9", "1.10"}, []string{"UPDATE in database hist on " + there, "1.10 is installed there"}, ""},
+		{"newer", &versionError{"1.10", "1.9"}, []string{"1.10 on this server"}, ""},
+		{"unreachable", syscall.ECONNREFUSED, []string{"pg_lock_history.conninfo", "promotion"}, "unix_socket_directories"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f := explain(&attempt{database: "hist", user: "w", server: there, err: tt.err}, actionConnect, &target, c)
+			all := f.msg.Text + " " + f.msg.Detail + " " + f.msg.Hint
+			for _, word := range tt.says {
+				if !strings.Contains(all, word) {
+					t.Errorf("%q does not say %q", all, word)
+				}
+			}
+			if tt.not != "" && strings.Contains(all, tt.not) {
+				t.Errorf("%q says %q", all, tt.not)
+			}
 		})
 	}
 }

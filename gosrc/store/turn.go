@@ -26,8 +26,10 @@ const (
 	// view of the last minutes for a big one and compiles it.
 	analyzeFirst = 1000
 
-	// sizeShare is the part of a segment's share that may go unmeasured.
-	sizeShare = 8
+	// sizeShare is the part of a segment's share that may go unmeasured, by all
+	// nodes together; measureLeast is what each may write all the same.
+	sizeShare    = 8
+	measureLeast = 64 << 10
 )
 
 // makeRoom empties what is to be emptied, as far as nobody uses it, and says
@@ -35,7 +37,7 @@ const (
 func (s *session) makeRoom(ctx context.Context, h *hand, c *config.Config) (ring.Decision, error) {
 	var d ring.Decision
 	for range ring.Segments {
-		d = ring.Decide(&s.rows, h.complete, s.size(), ringSettings(c))
+		d = ring.Decide(&s.rows, s.ringTime(h), s.size(), ringSettings(c))
 		if d.Action == ring.Stay || d.Action == ring.Advance {
 			break
 		}
@@ -87,7 +89,7 @@ func (s *session) emptySegment(ctx context.Context, seg int, c *config.Config) (
 			return err
 		}
 		if tag.RowsAffected() != 1 {
-			return errChanged
+			return errMoved
 		}
 		if _, err := tx.Exec(ctx, `LOCK TABLE `+list+` IN ACCESS EXCLUSIVE MODE NOWAIT`); err != nil {
 			return err
@@ -109,7 +111,7 @@ func (s *session) emptySegment(ctx context.Context, seg int, c *config.Config) (
 		return true, nil
 	case isLocked(err):
 		return false, nil
-	case errors.Is(err, errChanged):
+	case errors.Is(err, errMoved):
 		return false, err
 	default:
 		return false, fmt.Errorf("empty segment %d: %w", seg, err)
@@ -122,7 +124,7 @@ func (s *session) advance(ctx context.Context, tx pgx.Tx, d ring.Decision, h *ha
 	at := s.opens(d, h).Time()
 	tag, err := tx.Exec(ctx, `
 		UPDATE lock_history.ring
-		   SET round = round + 1, opened_at = $3::timestamptz, closed_at = NULL, is_empty = false,
+		   SET round = round + 1, opened_at = $3::timestamptz, closed_at = NULL, holds_until = NULL, is_empty = false,
 		       rolled_to = NULL, is_rolled = false
 		 WHERE seg = $1::smallint AND round = $2::bigint AND is_empty`,
 		d.Next, s.rows[d.Next].Round, at)
@@ -130,25 +132,68 @@ func (s *session) advance(ctx context.Context, tx pgx.Tx, d ring.Decision, h *ha
 		return fmt.Errorf("open segment %d: %w", d.Next, err)
 	}
 	if tag.RowsAffected() != 1 {
-		return errChanged // another node did
+		return errMoved // another node did
 	}
 	if d.Current < 0 {
 		return nil
 	}
+	// Other nodes may have written what is later than this one is now: their
+	// clocks may be ahead, and this one may be behind with its writing.
 	if _, err := tx.Exec(ctx, `
-		UPDATE lock_history.ring SET closed_at = $2::timestamptz WHERE seg = $1::smallint`, d.Current, at); err != nil {
+		UPDATE lock_history.ring
+		   SET closed_at = $2::timestamptz,
+		       holds_until = greatest($2::timestamptz, $4::timestamptz,
+		           (SELECT pg_catalog.max(r.heartbeat) FROM lock_history.run AS r WHERE r.node_id <> $3::int),
+		           (SELECT pg_catalog.clock_timestamp() + pg_catalog.max(n.clock_offset) FROM lock_history.node AS n WHERE n.node_id <> $3::int))
+		 WHERE seg = $1::smallint`, d.Current, at, s.nodeID, when(h.from)); err != nil {
 		return fmt.Errorf("close segment %d: %w", d.Current, err)
 	}
 	return nil
 }
 
-// opens returns the moment from which on the segment to be opened has rows.
-func (s *session) opens(d ring.Decision, h *hand) (at snapshot.Micros) {
-	at = h.from
-	if at == 0 || at > h.complete {
-		at = h.complete
+// checkOpen makes sure, once its tables are locked, that segment seg is still open:
+// another node may have closed it since the ring was read. What came into it after
+// it has been added up by minute would be missing there; roll_up() is kept away by
+// our locks.
+func (s *session) checkOpen(ctx context.Context, tx pgx.Tx, seg int) error {
+	tag, err := tx.Exec(ctx, `SELECT FROM lock_history.ring WHERE seg = $1::smallint AND round = $2::bigint AND closed_at IS NULL`,
+		seg, s.rows[seg].Round)
+	if err != nil {
+		return fmt.Errorf("read the ring: %w", err)
 	}
-	if d.Current >= 0 && at < s.rows[d.Current].OpenedAt && h.complete >= s.rows[d.Current].OpenedAt {
+	if tag.RowsAffected() != 1 {
+		return errMoved
+	}
+	return nil
+}
+
+// ringTime is now, as far as the ring is concerned, which turns by the clock of
+// the server that it is on: if it turned by that of each node, one whose clock is
+// wrong by a day would open the next segment, and the others again the next, until
+// nothing is left of anybody's history. At home it is the time of the facts; those
+// of an earlier life do not turn it back.
+func (s *session) ringTime(h *hand) snapshot.Micros {
+	now := h.complete
+	if !s.isHome {
+		now = snapshot.FromTime(s.now().Add(-s.clock.offset))
+	}
+	if current := ring.Current(&s.rows); current >= 0 && (!s.isHome || h.run != 0) {
+		now = max(now, s.rows[current].OpenedAt)
+	}
+	return now
+}
+
+// opens returns the moment from which on the segment to be opened has rows, by
+// the clock of the ring.
+func (s *session) opens(d ring.Decision, h *hand) (at snapshot.Micros) {
+	at, complete := h.from, h.complete
+	if at == 0 || at > complete {
+		at = complete
+	}
+	if !s.isHome {
+		at, complete = at.Add(-s.clock.offset), complete.Add(-s.clock.offset)
+	}
+	if d.Current >= 0 && at < s.rows[d.Current].OpenedAt && (complete >= s.rows[d.Current].OpenedAt || !s.isHome || h.run != 0) {
 		at = s.rows[d.Current].OpenedAt
 	}
 	return at
@@ -179,6 +224,9 @@ func (s *session) analyze(ctx context.Context, seg int) {
 // would else be missed only when its segment comes round.
 func (s *session) measure(ctx context.Context, c *config.Config) error {
 	limit := min(measureBytes, ringSettings(c).ShareSize()/sizeShare)
+	if s.nodes > 1 {
+		limit = max(limit/s.nodes, measureLeast)
+	}
 	if time.Now().Before(s.measureAt) && s.written < limit {
 		return nil
 	}

@@ -64,7 +64,10 @@ func (w *writer) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.meetTruncate(before, s)
+	w.meetOthers(before, s)
+	if err := s.keepClock(ctx, w.cfg); err != nil {
+		return err
+	}
 	if h.run != 0 {
 		if err := s.learnKnown(ctx, h, w.cfg.FlushPeriod); err != nil {
 			return err
@@ -110,7 +113,7 @@ func (w *writer) write(ctx context.Context) error {
 	}
 	err = s.transact(ctx, w.cfg, func(tx pgx.Tx) error {
 		// First the run row: see doc.go, "once".
-		if err := s.beat(ctx, tx, h, w.cfg.FlushPeriod); err != nil {
+		if err := s.beat(ctx, tx, h, w.cfg, seg, r.count()); err != nil {
 			return err
 		}
 		if d.Action == ring.Advance {
@@ -126,7 +129,11 @@ func (w *writer) write(ctx context.Context) error {
 		if seg < 0 {
 			return nil
 		}
-		return r.copyInto(ctx, tx, seg)
+		var check func() error
+		if s.nodes > 1 && d.Action != ring.Advance {
+			check = func() error { return s.checkOpen(ctx, tx, seg) }
+		}
+		return r.copyInto(ctx, tx, seg, check)
 	})
 	if err != nil {
 		return fmt.Errorf("batch %d (%d rows) into segment %d: %w", h.number, r.count(), seg, err)
@@ -202,8 +209,16 @@ func (w *writer) nothingToWrite(h *hand) bool {
 			return false
 		}
 	}
-	due := min(heartbeatIdle, ringSettings(w.cfg).ShareTime())
-	return h.complete.Sub(w.lastHeartbeat) < due
+	return h.complete.Sub(w.lastHeartbeat) < w.session.heartbeatEvery(w.cfg)
+}
+
+// heartbeatEvery is how long the run row may go without being written.
+func (s *session) heartbeatEvery(c *config.Config) time.Duration {
+	every := heartbeatIdle
+	if !s.isHome {
+		every = heartbeatAway
+	}
+	return min(every, ringSettings(c).ShareTime())
 }
 
 // hold keeps the account of what is dropped while the ring is held, and turns
@@ -255,15 +270,20 @@ func (s *session) look(ctx context.Context, c *config.Config) error {
 		clear(s.actors)
 		s.dims = nil
 		s.measureAt = time.Time{}
+		s.rowsHere, s.analyzeAt = 0, analyzeFirst
 	}
 	return s.measure(ctx, c)
 }
 
-// meetTruncate looks whether the current segment has been emptied by hand since.
-// Then open waits are needed again; and where their ends have gone, nobody knows any
-// more which of those in the tables had ended.
-func (w *writer) meetTruncate(before segmentSeen, s *session) {
+// meetOthers looks whether another node has gone on to the next segment since, or
+// somebody has emptied the current one by hand. Then open waits are needed again; and
+// where their ends have gone, nobody knows any more which of those in the tables had
+// ended.
+func (w *writer) meetOthers(before segmentSeen, s *session) {
 	now := s.seen()
+	if before.place == now.place && before.seg != now.seg {
+		w.rewriteOpen.Store(true)
+	}
 	if !before.isEmptied(now) {
 		return
 	}
@@ -273,8 +293,9 @@ func (w *writer) meetTruncate(before segmentSeen, s *session) {
 	}
 }
 
-// beat raises the batch number, provided nobody else did.
-func (s *session) beat(ctx context.Context, tx pgx.Tx, h *hand, flushPeriod time.Duration) error {
+// beat raises the batch number, provided nobody else did. That many rows go to
+// segment seg with it, which is -1 when there is none.
+func (s *session) beat(ctx context.Context, tx pgx.Tx, h *hand, c *config.Config, seg, rows int) error {
 	run, batch, number := s.run, s.batch, h.number
 	if h.run != 0 {
 		run, batch, number = h.run, h.known, max(h.number, h.known)
@@ -287,9 +308,14 @@ func (s *session) beat(ctx context.Context, tx pgx.Tx, h *hand, flushPeriod time
 		                   WHEN (SELECT pg_catalog.count(*) FROM pg_catalog.unnest(lost)) < $10::int
 		                   THEN lost + pg_catalog.tstzmultirange(pg_catalog.tstzrange(least($8::timestamptz, $9), $9, '[]'))
 		                   -- what was written in between and still goes on was written again
-		                   ELSE pg_catalog.tstzmultirange(pg_catalog.tstzrange(least($8, pg_catalog.lower(lost)), greatest($9, pg_catalog.upper(lost)), '[]')) END
+		                   ELSE pg_catalog.tstzmultirange(pg_catalog.tstzrange(least($8, pg_catalog.lower(lost)), greatest($9, pg_catalog.upper(lost)), '[]')) END,
+		       heartbeat_every = pg_catalog.make_interval(secs => $11::float8),
+		       -- at home there is but one clock
+		       written_at = CASE WHEN $12::bool THEN NULL ELSE pg_catalog.clock_timestamp() END,
+		       last_seg = coalesce(nullif($13::smallint, -1), last_seg), rows = rows + $14::bigint
 		 WHERE node_id = $1::int AND run = $2::bigint AND batch = $3::bigint`,
-		s.nodeID, run, batch, h.complete.Time(), number, flushPeriod.Seconds(), when(h.oldest), when(h.lossFrom), when(h.lossTo), maxLosses)
+		s.nodeID, run, batch, h.complete.Time(), number, c.FlushPeriod.Seconds(), when(h.oldest), when(h.lossFrom), when(h.lossTo),
+		maxLosses, s.heartbeatEvery(c).Seconds(), s.isHome, seg, rows)
 	if err != nil {
 		return fmt.Errorf("write the heartbeat: %w", err)
 	}

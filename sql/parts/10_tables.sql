@@ -17,7 +17,12 @@ CREATE TABLE lock_history.node (
     node               text NOT NULL UNIQUE,
     system_identifier  bigint NOT NULL,
     server_version_num integer NOT NULL,
-    first_seen         timestamptz NOT NULL
+    first_seen         timestamptz NOT NULL,
+    -- Its clock less that of the history, right to clock_error, as measured by its
+    -- writer when the clock of the history showed clock_at; null: never.
+    clock_offset       interval,
+    clock_error        interval,
+    clock_at           timestamptz
 );
 
 -- One row for each life of the worker; updated with each batch.
@@ -31,6 +36,10 @@ CREATE TABLE lock_history.run (
     oldest_open  timestamptz NOT NULL DEFAULT '-infinity', -- no wait that is open as of the heartbeat began earlier
     lost         tstzmultirange NOT NULL DEFAULT '{}', -- facts of those times are not there: the end of a wait that was
                                          -- open may be among them, unless it was written again since
+    heartbeat_every interval NOT NULL DEFAULT '15 min',    -- at the least, when there is nothing else to write
+    written_at   timestamptz,            -- last batch, by the clock of the history; null: by that of the node itself
+    last_seg     smallint,               -- where that batch went
+    rows         bigint NOT NULL DEFAULT 0, -- written so far
     PRIMARY KEY (node_id, run)
 ) WITH (fillfactor = 50);
 
@@ -39,6 +48,9 @@ CREATE TABLE lock_history.ring (
     round     bigint NOT NULL DEFAULT 0, -- raised when the segment is opened, and by reset()
     opened_at timestamptz,               -- first row of this round may be from then
     closed_at timestamptz,               -- null: open, or never opened
+    -- Of a closed one: nothing in it is later, by the clock of whichever node wrote
+    -- it.  Nodes may be ahead of the one that closed it; null: nothing is after closed_at.
+    holds_until timestamptz,
     is_empty  boolean NOT NULL DEFAULT true,
     -- Of a closed segment: its seconds before that are in minutes, and whether
     -- all are (or had to be given up); see 48_minutes.sql.
@@ -204,6 +216,19 @@ CREATE TABLE lock_history.deadlock (
     database      oid,
     relation      oid,
     transactionid xid
+) PARTITION BY LIST (seg);
+
+-- On a standby: a statement that the replay has cancelled, or a session that it
+-- has ended.
+CREATE TABLE lock_history.conflict (
+    seg           smallint NOT NULL,
+    node_id       integer NOT NULL,
+    run           bigint NOT NULL,
+    at            timestamptz NOT NULL,
+    conflict      text NOT NULL,         -- what stood in the way
+    ended_session boolean NOT NULL,
+    pid           integer NOT NULL,
+    actor_id      bigint NOT NULL
 ) PARTITION BY LIST (seg);
 
 -- What seconds are told apart by, under small numbers: the rows of a segment
@@ -447,7 +472,7 @@ DECLARE
     parent text;
     s      integer;
 BEGIN
-    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'deadlock', 'anomaly', 'dim', 'second', 'lwlock', 'page', 'wait_length', 'fastpath', 'hungry', 'gap', 'health_minute'] LOOP
+    FOREACH parent IN ARRAY ARRAY['actor', 'episode', 'open', 'short_wait', 'deadlock', 'conflict', 'anomaly', 'dim', 'second', 'lwlock', 'page', 'wait_length', 'fastpath', 'hungry', 'gap', 'health_minute'] LOOP
         FOR s IN 0..7 LOOP
             EXECUTE pg_catalog.format(
                 'CREATE TABLE lock_history.%I PARTITION OF lock_history.%I FOR VALUES IN (%s)
@@ -503,6 +528,7 @@ COMMENT ON TABLE lock_history.episode IS 'internal: waits that have ended';
 COMMENT ON TABLE lock_history.open IS 'internal: waits not known to have ended';
 COMMENT ON TABLE lock_history.short_wait IS 'internal: short waits by second';
 COMMENT ON TABLE lock_history.deadlock IS 'internal: members of deadlocks';
+COMMENT ON TABLE lock_history.conflict IS 'internal: what the replay of a standby has cancelled';
 COMMENT ON TABLE lock_history.dim IS 'internal: what seconds are told apart by';
 COMMENT ON TABLE lock_history.second IS 'internal: load by second';
 COMMENT ON TABLE lock_history.fastpath IS 'internal: use of the fast path by second';

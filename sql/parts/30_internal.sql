@@ -6,7 +6,13 @@
 -- node_id is the same in all rows, or in every few: the planner, which knows
 -- little about a union of partitions, must not choose it as what to join on.
 -- So the name of a node is a sub-select, and "(a.node_id = b.node_id) IS TRUE"
--- only filters what seg and actor_id have found.
+-- only filters what seg and actor_id have found.  Numbers of the dictionary begin
+-- anew with each node, and would find as many as there are nodes.  So there node_id
+-- is joined on, too; the node is chosen before the arrays are taken apart.
+--
+-- What is in arrays is unnested in the select list of a sub-select, not beside it
+-- in FROM: so the planner, which would see few rows, cannot multiply seconds by the
+-- dictionary before it looks at the numbers; conditions on "at" still get in.
 --
 -- Each is granted like the public views.  They contain nothing that those do
 -- not show; the masks are here, below everything.
@@ -17,10 +23,10 @@
 -- were one.
 CREATE VIEW lock_history.recorded AS
 SELECT n.node_id, n.node, n.system_identifier,
-       NULL::text AS incident, NULL::timestamptz AS since, NULL::timestamptz AS until
+       NULL::text AS incident, NULL::timestamptz AS since, NULL::timestamptz AS until, n.clock_offset
 FROM lock_history.node AS n
 UNION ALL
-SELECT -k.kept_id, k.node, k.system_identifier, k.name, k.since, k.until
+SELECT -k.kept_id, k.node, k.system_identifier, k.name, k.since, k.until, NULL
 FROM lock_history.kept_incident AS k;
 COMMENT ON VIEW lock_history.recorded IS
     'internal: the watched servers, and the kept incidents (node_id below 0) with their range';
@@ -152,13 +158,13 @@ FROM (SELECT DISTINCT ON (l.wait_start, l.wait_id, l.node_id)
                   THEN pg_catalog.lower(r.lost * pg_catalog.tstzmultirange(pg_catalog.tstzrange(l.written_at, NULL)))
                   ELSE r.heartbeat END AS known_until,
              -- statement time: now() stands still in a long transaction
-             r.heartbeat > pg_catalog.statement_timestamp() - 3 * r.flush_period - interval '2 s'
+             coalesce(r.written_at, r.heartbeat) > pg_catalog.statement_timestamp() - 3 * r.flush_period - interval '2 s'
              AND (l.written_at <= pg_catalog.upper(r.lost)) IS NOT TRUE
              AND NOT EXISTS (SELECT FROM lock_history.run AS later
                              WHERE later.node_id = r.node_id AND later.run > r.run) AS is_alive
       -- The ring has 8 rows.  While it has not been analyzed, the planner would think
       -- of hundreds, and have the whole query compiled for longer than it runs.
-      FROM (SELECT g.seg, g.opened_at, g.closed_at FROM lock_history.ring AS g LIMIT 8) AS own
+      FROM (SELECT g.seg, g.opened_at, g.closed_at, g.holds_until FROM lock_history.ring AS g LIMIT 8) AS own
       -- Segment by segment, so that only the leaves of those that count are
       -- opened.  Nearly all have ended, and nearly all of these in the same
       -- segment.  Asked once for each wait, hence DISTINCT inside; the one outside
@@ -183,10 +189,13 @@ FROM (SELECT DISTINCT ON (l.wait_start, l.wait_id, l.node_id)
                                  LIMIT 1) IS NULL
                           ORDER BY d.wait_start, d.wait_id, d.node_id, d.run) AS l
       JOIN lock_history.run AS r ON r.node_id = l.node_id AND r.run = l.run
-           AND (own.closed_at IS NULL OR own.closed_at > r.heartbeat - interval '1 min')
+           AND (own.closed_at IS NULL OR r.last_seg = own.seg
+                OR greatest(own.closed_at, own.holds_until) > r.heartbeat - interval '1 min')
       WHERE (own.closed_at IS NULL
              OR EXISTS (SELECT FROM lock_history.run AS ended
-                        WHERE ended.heartbeat < own.closed_at + interval '1 min'
+                        -- what was left over of a life may have come late, and clocks differ
+                        WHERE ended.last_seg = own.seg
+                           OR ended.heartbeat < greatest(own.closed_at, own.holds_until) + interval '1 min'
                           AND (own.opened_at IS NULL OR ended.heartbeat >= own.opened_at)))
         AND (SELECT lock_history.incident()) IS NULL
       ORDER BY l.wait_start, l.wait_id, l.node_id, l.written_at DESC) AS o
@@ -208,9 +217,12 @@ GRANT SELECT ON lock_history.wait_episode TO pg_monitor;
 CREATE VIEW lock_history.node_state AS
 SELECT n.node_id, n.node,
        n.system_identifier = (SELECT s.system_identifier FROM pg_catalog.pg_control_system() AS s) AS is_this_system,
-       r.run, r.started_at, r.heartbeat, r.flush_period
+       r.run, r.started_at, r.heartbeat, r.flush_period,
+       -- when it was heard of last, by the clock of the history, and from when on its silence means something
+       coalesce(r.written_at, r.heartbeat) AS last_seen,
+       coalesce(r.written_at, r.heartbeat) + 3 * r.flush_period + r.heartbeat_every + interval '1 min' AS silent_from
 FROM lock_history.node AS n
-LEFT JOIN LATERAL (SELECT l.run, l.started_at, l.heartbeat, l.flush_period
+LEFT JOIN LATERAL (SELECT l.run, l.started_at, l.heartbeat, l.flush_period, l.written_at, l.heartbeat_every
                    FROM lock_history.run AS l
                    WHERE l.node_id = n.node_id
                    ORDER BY l.run DESC LIMIT 1) AS r ON true;
@@ -229,7 +241,7 @@ GRANT SELECT ON lock_history.life TO pg_monitor;
 -- closed_at, which lets a reader leave out whole segments.  What was kept is
 -- never left out.
 CREATE VIEW lock_history.ring_segment AS
-SELECT r.seg, r.round, r.opened_at, r.closed_at, r.is_empty
+SELECT r.seg, r.round, r.opened_at, greatest(r.closed_at, r.holds_until) AS closed_at, r.is_empty
 FROM lock_history.ring AS r
 UNION ALL
 SELECT 8::smallint, NULL, NULL, NULL, NULL;

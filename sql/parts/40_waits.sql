@@ -9,8 +9,10 @@ SELECT (SELECT n.node FROM lock_history.recorded AS n WHERE n.node_id = w.node_i
        w.locktype, w.mode, w.object, w.database, w.relation, w.page, w.tuple,
        w.virtualxid, w.transactionid, w.classid, w.objid, w.objsubid,
        w.wait_start, w.wait_end,
-       -- the clock may have been set back since
-       greatest(coalesce(w.wait_end, pg_catalog.statement_timestamp()) - w.wait_start, interval '0') AS duration,
+       -- now is by the node's own clock, which may have been set back since
+       greatest(coalesce(w.wait_end,
+                         pg_catalog.statement_timestamp() + (SELECT n.clock_offset FROM lock_history.recorded AS n WHERE n.node_id = w.node_id),
+                         pg_catalog.statement_timestamp()) - w.wait_start, interval '0') AS duration,
        w.granted, w.outcome, w.samples,
        ARRAY(SELECT b.pid
              FROM (SELECT CASE WHEN e.pid <> 0 THEN e.pid

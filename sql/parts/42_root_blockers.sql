@@ -41,7 +41,10 @@ BEGIN
     ), root AS (
         SELECT e.node_id, e.proc, pg_catalog.min(e.pid) AS pid,
                pg_catalog.count(DISTINCT e.waiter) AS sessions_blocked,
-               pg_catalog.sum(greatest(coalesce(e.until, pg_catalog.statement_timestamp()) - e.since, interval '0')) AS blocked_time,
+               pg_catalog.sum(greatest(coalesce(e.until,
+                                                -- now, by the node's own clock
+                                                pg_catalog.statement_timestamp() + (SELECT c.clock_offset FROM lock_history.recorded AS c WHERE c.node_id = e.node_id),
+                                                pg_catalog.statement_timestamp()) - e.since, interval '0')) AS blocked_time,
                pg_catalog.min(e.since) AS first_seen,
                CASE WHEN pg_catalog.bool_and(e.until IS NOT NULL) THEN pg_catalog.max(e.until) END AS last_seen
         FROM edge AS e

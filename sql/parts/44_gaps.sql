@@ -3,7 +3,8 @@
 --
 -- Whether this server is watched right now its worker says (last_tick): the
 -- run row of an idle server is written every 15 minutes only.  Of another
--- server the run row is all there is, so it is silent only after that.
+-- server the run row is all there is, written every minute at the least, so it is
+-- silent only after that.
 CREATE VIEW lock_history.gaps AS
 SELECT n.node, g.began, g.ended, g.reason, g.lost, g.detail, g.part
 FROM lock_history.gap AS g
@@ -13,7 +14,7 @@ UNION ALL
 SELECT s.node, greatest(s.heartbeat, s.last_tick), NULL,
        CASE WHEN s.worker_state = 'disabled' THEN 'disabled' ELSE 'stopped' END,
        NULL, 'not sampled since then', NULL
-FROM (SELECT t.node, t.heartbeat, t.flush_period, w.last_tick, w.is_local,
+FROM (SELECT t.node, t.heartbeat, t.flush_period, t.silent_from, w.last_tick, w.is_local,
              CASE WHEN w.is_local THEN w.state END AS worker_state
       FROM lock_history.node_state AS t
       CROSS JOIN (SELECT pg_catalog.max(k.value) FILTER (WHERE k.key = 'node') AS node,
@@ -30,7 +31,7 @@ WHERE CASE WHEN s.last_tick IS NOT NULL
                 - 3 * coalesce(nullif(pg_catalog.current_setting('pg_lock_history.sample_period', true), ''), '10ms')::interval
            WHEN s.is_local
            THEN s.heartbeat < pg_catalog.statement_timestamp() - 3 * s.flush_period - interval '2 s'
-           ELSE s.heartbeat < pg_catalog.statement_timestamp() - 3 * s.flush_period - interval '16 min' END;
+           ELSE s.silent_from < pg_catalog.statement_timestamp() END;
 
 GRANT SELECT ON lock_history.gaps TO pg_monitor;
 COMMENT ON VIEW lock_history.gaps IS

@@ -126,7 +126,7 @@ BEGIN
         ), load AS (
             SELECT u.at, d.wait_event_type, d.wait_event, sum(u.ms) AS ms
             FROM number AS u
-            JOIN lock_history.load_dictionary AS d ON d.seg = u.seg AND d.dim_id = u.dim_id AND (d.node_id = u.node_id) IS TRUE
+            JOIN lock_history.load_dictionary AS d ON d.seg = u.seg AND d.dim_id = u.dim_id AND d.node_id = u.node_id
             GROUP BY u.at, d.wait_event_type, d.wait_event
         )
         SELECT p.at, l.wait_event_type, l.wait_event,

@@ -1,29 +1,29 @@
 -- LWLocks: which one, in which mode, how long, and what stood ahead.
 --
--- The time is that of load: the rows of a second add up to its LWLock part.
+-- The time is that of load: the rows of a second add up to its LWLock part, in
+-- version 19 with waits for the content of pages, which are no LWLocks there.
 CREATE VIEW lock_history.lwlocks AS
-SELECT n.node, l.at, d.wait_event AS tranche, d.instance, d.lwlock_mode AS mode,
-       w.wait_ms::double precision / nullif(l.sampled_ms, 0) AS waiters_avg, w.waiters_max::integer AS waiters_max,
-       w.wait_ms::double precision AS wait_ms, w.held_exclusive::double precision AS held_exclusive,
-       w.shared_holders::double precision AS shared_holders_avg, w.waits::bigint AS waits
-FROM lock_history.lwlock AS l
-JOIN lock_history.recorded AS n ON n.node_id = l.node_id
-CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(l.dims), pg_catalog.unnest(l.wait_ms), pg_catalog.unnest(l.waits),
-                              pg_catalog.unnest(l.waiters_max), pg_catalog.unnest(l.held_exclusive), pg_catalog.unnest(l.shared_holders))
-           AS w(dim_id, wait_ms, waits, waiters_max, held_exclusive, shared_holders)
-JOIN lock_history.dim AS d ON d.seg = l.seg AND d.dim_id = w.dim_id AND (d.node_id = l.node_id) IS TRUE
-WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
-  -- a kept incident is read without a look into the ring
-  AND l.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END);
+SELECT l.node, l.at, d.wait_event AS tranche, d.instance, d.lwlock_mode AS mode,
+       l.wait_ms::double precision / nullif(l.sampled_ms, 0) AS waiters_avg, l.waiters_max::integer AS waiters_max,
+       l.wait_ms::double precision AS wait_ms, l.held_exclusive::double precision AS held_exclusive,
+       l.shared_holders::double precision AS shared_holders_avg, l.waits::bigint AS waits
+FROM (SELECT n.node, s.seg, s.node_id, s.at, s.sampled_ms, pg_catalog.unnest(s.dims) AS dim_id, pg_catalog.unnest(s.wait_ms) AS wait_ms,
+             pg_catalog.unnest(s.waits) AS waits, pg_catalog.unnest(s.waiters_max) AS waiters_max,
+             pg_catalog.unnest(s.held_exclusive) AS held_exclusive, pg_catalog.unnest(s.shared_holders) AS shared_holders
+      FROM lock_history.lwlock AS s
+      JOIN lock_history.recorded AS n ON n.node_id = s.node_id AND n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
+      -- a kept incident is read without a look into the ring
+      WHERE s.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END)) AS l
+JOIN lock_history.dim AS d ON d.seg = l.seg AND d.dim_id = l.dim_id AND d.kind = 2 AND d.node_id = l.node_id;
 
 GRANT SELECT ON lock_history.lwlocks TO pg_monitor;
 COMMENT ON VIEW lock_history.lwlocks IS
     'Waits for LWLocks by second: which lock, in which mode, how long, and what stood ahead; seconds in which nobody waited for one have no row';
 COMMENT ON COLUMN lock_history.lwlocks.node IS 'server that was watched';
 COMMENT ON COLUMN lock_history.lwlocks.at IS 'begin of the second';
-COMMENT ON COLUMN lock_history.lwlocks.tranche IS 'group of locks, by the name that the server shows as wait_event';
+COMMENT ON COLUMN lock_history.lwlocks.tranche IS 'group of locks, by the name that the server shows as wait_event; BufferContent in every version';
 COMMENT ON COLUMN lock_history.lwlocks.instance IS 'which of its locks: only one, partition n (from 0), lock n (of those an extension has asked for), fast path of pid n; null: not known (for BufferContent see hot_pages)';
-COMMENT ON COLUMN lock_history.lwlocks.mode IS 'mode waited with: exclusive, shared, or wait until free (for another one''s work to be done)';
+COMMENT ON COLUMN lock_history.lwlocks.mode IS 'mode waited with: exclusive, shared, wait until free (for another one''s work to be done), or share exclusive (pages of version 19: to write them while others read)';
 COMMENT ON COLUMN lock_history.lwlocks.waiters_avg IS 'average number of sessions that waited';
 COMMENT ON COLUMN lock_history.lwlocks.waiters_max IS 'most of them at one sample';
 COMMENT ON COLUMN lock_history.lwlocks.wait_ms IS 'time they waited, added up, in milliseconds (estimated from samples)';

@@ -55,6 +55,8 @@ BEGIN
         RETURN true;  -- nothing to do, or another writer has done it
     END IF;
     source := closed.round * 8 + roll_up.seg;
+    -- A writer that has found the segment open may still be at it: not now, then.
+    EXECUTE pg_catalog.format('LOCK TABLE lock_history.%I, lock_history.%I IN SHARE MODE NOWAIT', 'second_' || roll_up.seg, 'gap_' || roll_up.seg);
     -- time in which there is nothing is passed over
     SELECT pg_catalog.min(s.at) INTO began FROM lock_history.second AS s
     WHERE s.seg = roll_up.seg AND s.at >= coalesce(closed.rolled_to, '-infinity');
@@ -196,6 +198,9 @@ REVOKE ALL ON FUNCTION lock_history.roll_up(smallint, smallint, interval, intege
 -- load_dictionary: what the numbers stand for.  Whoever adds up many seconds does so
 -- by number, and joins it last.  Segments of minutes have numbers from 10.
 --
+-- The node is looked up in each branch, so that a condition on it is met before the
+-- arrays of all the others are taken apart, which are read by way of it ("n.node >= ''").
+--
 -- All are made of leaves: each parent, and each view between, would be another of
 -- the 64 relation locks a reader may take.
 DO $do$
@@ -208,23 +213,25 @@ BEGIN
         ['load_by_minute', '%s <> ALL (ARRAY(SELECT r.seg FROM lock_history.ring AS r WHERE r.is_rolled))', 'NOT r.is_empty AND NOT r.is_rolled']] LOOP
         EXECUTE pg_catalog.format($sql$
             CREATE VIEW lock_history.%I AS
-            SELECT h.node_id, n.node, h.seg, h.at, h.length, h.sampled_ms, h.dim_id, h.load_ms, h.began, h.ended
-            FROM (%s) AS h
-            JOIN lock_history.recorded AS n ON n.node_id = h.node_id
-            WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())$sql$,
+            SELECT h.node_id, h.node, h.seg, h.at, h.length, h.sampled_ms, h.dim_id, h.load_ms, h.began, h.ended
+            FROM (%s) AS h$sql$,
             made[1],
             (SELECT pg_catalog.string_agg(CASE WHEN g.seg < 9 THEN pg_catalog.format($sql$
-                        SELECT s.node_id, %2$s AS seg, s.at, interval '1 s' AS length, s.sampled_ms, l.dim_id, l.ms + 32768 * coalesce(l.carry, 0) AS load_ms,
+                        SELECT s.node_id, n.node, %2$s AS seg, s.at, interval '1 s' AS length, s.sampled_ms, l.dim_id, l.ms + 32768 * coalesce(l.carry, 0) AS load_ms,
                                s.at AS began, s.at + interval '1 s' AS ended
                         FROM lock_history.%1$I AS s
-                        CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(s.dims), pg_catalog.unnest(s.load_ms), pg_catalog.unnest(s.carry)) AS l(dim_id, ms, carry)
+                        JOIN lock_history.%5$s
+                        CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(CASE WHEN n.node >= '' THEN s.dims END), pg_catalog.unnest(s.load_ms), pg_catalog.unnest(s.carry)) AS l(dim_id, ms, carry)
                         WHERE (SELECT lock_history.incident()) IS %3$s AND %4$s$sql$,
                         CASE WHEN g.seg < 8 THEN 'second_' || g.seg ELSE 'kept_second' END, g.seg,
-                        CASE WHEN g.seg < 8 THEN 'NULL' ELSE 'NOT NULL' END, pg_catalog.format(made[2], g.seg))
+                        CASE WHEN g.seg < 8 THEN 'NULL' ELSE 'NOT NULL' END, pg_catalog.format(made[2], g.seg),
+                        CASE WHEN g.seg < 8 THEN 'node AS n ON n.node_id = s.node_id'
+                             ELSE 'kept_incident AS n ON n.kept_id = -s.node_id AND n.name = (SELECT lock_history.incident())' END)
                     ELSE pg_catalog.format($sql$
-                        SELECT m.node_id, %2$s, m.at, interval '1 min', m.sampled_ms, l.dim_id, l.ms, m.began, m.ended
+                        SELECT m.node_id, n.node, %2$s, m.at, interval '1 min', m.sampled_ms, l.dim_id, l.ms, m.began, m.ended
                         FROM lock_history.%1$I AS m
-                        CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(m.dims), pg_catalog.unnest(m.load_ms)) AS l(dim_id, ms)
+                        JOIN lock_history.node AS n ON n.node_id = m.node_id
+                        CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(CASE WHEN n.node >= '' THEN m.dims END), pg_catalog.unnest(m.load_ms)) AS l(dim_id, ms)
                         WHERE (SELECT lock_history.incident()) IS NULL
                           AND m.source <> ALL (ARRAY(SELECT r.round * 8 + r.seg FROM lock_history.ring AS r WHERE %3$s))$sql$,
                         'minute_' || g.seg - 10, g.seg, made[3]) END, ' UNION ALL ' ORDER BY g.seg)
@@ -271,12 +278,13 @@ SELECT n.node_id, n.node,
               WHERE o.node_id = n.node_id AND o.source <> ALL (ARRAY(SELECT r.round * 8 + r.seg FROM lock_history.ring AS r WHERE NOT r.is_empty))
               UNION ALL
               -- Up to when: its worker knows best.  Of another server the heartbeat is all
-              -- there is, and an idle one has one every 15 minutes.
+              -- there is, and an idle one has one in each heartbeat_every; now is by its own clock.
               SELECT pg_catalog.tstzrange(
                          CASE WHEN w.node = n.node THEN pg_catalog.date_trunc('second', greatest(e.heartbeat, w.last_flush))
-                              WHEN e.heartbeat < pg_catalog.statement_timestamp() - 3 * e.flush_period - interval '16 min' THEN pg_catalog.date_trunc('second', e.heartbeat)
-                              ELSE greatest(e.heartbeat, pg_catalog.statement_timestamp()) END, 'infinity')
-              FROM (SELECT l.node_id, l.heartbeat, l.flush_period FROM lock_history.run AS l
+                              WHEN coalesce(e.written_at, e.heartbeat) < pg_catalog.statement_timestamp() - 3 * e.flush_period - e.heartbeat_every - interval '1 min'
+                              THEN pg_catalog.date_trunc('second', e.heartbeat)
+                              ELSE greatest(e.heartbeat, pg_catalog.statement_timestamp() + coalesce(n.clock_offset, '0')) END, 'infinity')
+              FROM (SELECT l.node_id, l.heartbeat, l.flush_period, l.written_at, l.heartbeat_every FROM lock_history.run AS l
                     WHERE l.node_id = n.node_id ORDER BY l.run DESC LIMIT 1) AS e
               CROSS JOIN (SELECT pg_catalog.max(k.value) FILTER (WHERE k.key = 'node') AS node,
                                  nullif(pg_catalog.max(k.value) FILTER (WHERE k.key = 'last_flush'), '')::timestamptz AS last_flush

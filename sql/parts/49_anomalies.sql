@@ -17,7 +17,7 @@ FROM (SELECT DISTINCT ON (l.node_id, l.started_at, l.wait_event_type)
                   THEN pg_catalog.lower(r.lost * pg_catalog.tstzmultirange(pg_catalog.tstzrange(l.written_at, NULL)))
                   ELSE r.heartbeat END AS known_until,
              -- statement time: now() stands still in a long transaction
-             (r.heartbeat > pg_catalog.statement_timestamp() - 3 * r.flush_period - interval '2 s'
+             (coalesce(r.written_at, r.heartbeat) > pg_catalog.statement_timestamp() - 3 * r.flush_period - interval '2 s'
               AND (l.written_at <= pg_catalog.upper(r.lost)) IS NOT TRUE
               AND NOT EXISTS (SELECT FROM lock_history.run AS later
                               WHERE later.node_id = r.node_id AND later.run > r.run)) IS TRUE AS is_alive

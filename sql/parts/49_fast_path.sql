@@ -1,16 +1,15 @@
 -- The fast path: how near sessions are to the end of the slots that each has
 -- for its own relation locks.
 CREATE VIEW lock_history.fast_path AS
-SELECT n.node, f.at, d.datname, u.sessions, u.slots_max, f.slots AS slots_available, u.sessions_full,
-       nullif(u.spilled_max, -1) AS spilled_locks_max, f.max_locks AS max_locks_per_transaction, f.server_version_num
-FROM lock_history.fastpath AS f
-JOIN lock_history.recorded AS n ON n.node_id = f.node_id
-CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(f.dims), pg_catalog.unnest(f.sessions), pg_catalog.unnest(f.slots_max),
-                              pg_catalog.unnest(f.sessions_full), pg_catalog.unnest(f.spilled_max))
-                   AS u(dim_id, sessions, slots_max, sessions_full, spilled_max)
-JOIN lock_history.dim AS d ON d.seg = f.seg AND d.dim_id = u.dim_id AND (d.node_id = f.node_id) IS TRUE
-WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
-  AND f.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END);
+SELECT f.node, f.at, d.datname, f.sessions, f.slots_max, f.slots AS slots_available, f.sessions_full,
+       nullif(f.spilled_max, -1) AS spilled_locks_max, f.max_locks AS max_locks_per_transaction, f.server_version_num
+FROM (SELECT n.node, s.seg, s.node_id, s.at, s.slots, s.max_locks, s.server_version_num, pg_catalog.unnest(s.dims) AS dim_id,
+             pg_catalog.unnest(s.sessions) AS sessions, pg_catalog.unnest(s.slots_max) AS slots_max,
+             pg_catalog.unnest(s.sessions_full) AS sessions_full, pg_catalog.unnest(s.spilled_max) AS spilled_max
+      FROM lock_history.fastpath AS s
+      JOIN lock_history.recorded AS n ON n.node_id = s.node_id AND n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
+      WHERE s.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END)) AS f
+JOIN lock_history.dim AS d ON d.seg = f.seg AND d.dim_id = f.dim_id AND d.kind = 7 AND d.node_id = f.node_id;
 
 GRANT SELECT ON lock_history.fast_path TO pg_monitor;
 COMMENT ON VIEW lock_history.fast_path IS
@@ -27,31 +26,30 @@ COMMENT ON COLUMN lock_history.fast_path.max_locks_per_transaction IS 'the setti
 COMMENT ON COLUMN lock_history.fast_path.server_version_num IS 'version of the server then';
 
 CREATE VIEW lock_history.lock_hungry_queries AS
-SELECT n.node, h.at, h.last_at, d.datname, d.usename,
+SELECT h.node, h.at, h.last_at, d.datname, d.usename,
        CASE WHEN (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
                  OR (d.node_id = ANY ((SELECT lock_history.own_nodes())::integer[]) AND pg_catalog.pg_has_role(d.usesysid, 'USAGE')) IS TRUE
             THEN d.query_id END AS query_id,
-       u.locks_max, u.slots_max, h.slots AS slots_available, nullif(u.spilled_max, -1) AS spilled_locks_max,
-       u.looks, u.looks_full, u.sessions, h.max_locks AS max_locks_per_transaction, h.server_version_num,
+       h.locks_max, h.slots_max, h.slots AS slots_available, nullif(h.spilled_max, -1) AS spilled_locks_max,
+       h.looks, h.looks_full, h.sessions, h.max_locks AS max_locks_per_transaction, h.server_version_num,
        CASE WHEN (SELECT pg_catalog.pg_has_role('pg_read_all_stats', 'USAGE'))
                  OR (d.node_id = ANY ((SELECT lock_history.own_nodes())::integer[]) AND pg_catalog.pg_has_role(d.usesysid, 'USAGE')) IS TRUE
             THEN t.query ELSE '<insufficient privilege>' END AS query
-FROM lock_history.hungry AS h
-JOIN lock_history.recorded AS n ON n.node_id = h.node_id
-CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(h.dims), pg_catalog.unnest(h.locks_max), pg_catalog.unnest(h.slots_max),
-                              pg_catalog.unnest(h.spilled_max), pg_catalog.unnest(h.looks), pg_catalog.unnest(h.looks_full),
-                              pg_catalog.unnest(h.sessions))
-                   AS u(dim_id, locks_max, slots_max, spilled_max, looks, looks_full, sessions)
-JOIN lock_history.dim AS d ON d.seg = h.seg AND d.dim_id = u.dim_id AND (d.node_id = h.node_id) IS TRUE
+FROM (SELECT n.node, s.seg, s.node_id, s.at, s.last_at, s.slots, s.max_locks, s.server_version_num, pg_catalog.unnest(s.dims) AS dim_id,
+             pg_catalog.unnest(s.locks_max) AS locks_max, pg_catalog.unnest(s.slots_max) AS slots_max,
+             pg_catalog.unnest(s.spilled_max) AS spilled_max, pg_catalog.unnest(s.looks) AS looks,
+             pg_catalog.unnest(s.looks_full) AS looks_full, pg_catalog.unnest(s.sessions) AS sessions
+      FROM lock_history.hungry AS s
+      JOIN lock_history.recorded AS n ON n.node_id = s.node_id AND n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
+      WHERE s.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END)) AS h
+JOIN lock_history.dim AS d ON d.seg = h.seg AND d.dim_id = h.dim_id AND d.kind = 4 AND d.node_id = h.node_id
 -- Not through the view of texts, which reads minutes too: a segment has the texts
 -- of its own statements.  Who does not ask for the text does not pay for it.
 LEFT JOIN (SELECT x.node_id, x.query_id, x.datid, x.usesysid, (pg_catalog.array_agg(x.query ORDER BY x.seen_at DESC))[1] AS query
            FROM lock_history.dim AS x
            WHERE x.kind = 5
            GROUP BY x.node_id, x.query_id, x.datid, x.usesysid) AS t
-       ON t.node_id = d.node_id AND t.query_id = d.query_id AND t.datid = d.datid AND t.usesysid = d.usesysid
-WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
-  AND h.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END);
+       ON t.node_id = d.node_id AND t.query_id = d.query_id AND t.datid = d.datid AND t.usesysid = d.usesysid;
 
 GRANT SELECT ON lock_history.lock_hungry_queries TO pg_monitor;
 COMMENT ON VIEW lock_history.lock_hungry_queries IS
@@ -187,7 +185,7 @@ BEGIN
                 GROUP BY l.seg, l.node_id, l.dim_id)
             SELECT (sum(u.ms) FILTER (WHERE d.wait_event_type = 'LWLock' AND d.wait_event = 'LockManager') / nullif(sum(u.ms), 0))::double precision
             FROM number AS u
-            JOIN lock_history.load_dictionary AS d ON d.seg = u.seg AND d.dim_id = u.dim_id AND (d.node_id = u.node_id) IS TRUE$sql$,
+            JOIN lock_history.load_dictionary AS d ON d.seg = u.seg AND d.dim_id = u.dim_id AND d.node_id = u.node_id$sql$,
             -- as in top_queries()
             CASE WHEN seen.last_full - seen.first_full > interval '2 h' THEN 'load_by_minute' ELSE 'load_history' END)
         INTO share USING size.node, seen.first_full, seen.last_full;

@@ -3,20 +3,19 @@
 -- The time is that of load, as in lwlocks: what could not be found has a row
 -- without a relation, so that nothing is missing.
 CREATE VIEW lock_history.hot_pages AS
-SELECT n.node, p.at, d.datname, d.relation, d.object, d.fork, w.block, d.lwlock_mode AS mode,
-       w.wait_ms::double precision / nullif(p.sampled_ms, 0) AS waiters_avg, w.wait_ms::double precision AS wait_ms,
-       d.object_kind AS kind, d.datid AS database, w.waiters_max::integer AS waiters_max,
-       w.held_exclusive::double precision AS held_exclusive, w.shared_holders::double precision AS shared_holders_avg,
-       w.waits::bigint AS waits
-FROM lock_history.page AS p
-JOIN lock_history.recorded AS n ON n.node_id = p.node_id
-CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(p.dims), pg_catalog.unnest(p.blocks), pg_catalog.unnest(p.wait_ms), pg_catalog.unnest(p.waits),
-                              pg_catalog.unnest(p.waiters_max), pg_catalog.unnest(p.held_exclusive), pg_catalog.unnest(p.shared_holders))
-           AS w(dim_id, block, wait_ms, waits, waiters_max, held_exclusive, shared_holders)
-JOIN lock_history.dim AS d ON d.seg = p.seg AND d.dim_id = w.dim_id AND (d.node_id = p.node_id) IS TRUE
-WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
-  -- a kept incident is read without a look into the ring
-  AND p.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END);
+SELECT p.node, p.at, d.datname, d.relation, d.object, d.fork, p.block, d.lwlock_mode AS mode,
+       p.wait_ms::double precision / nullif(p.sampled_ms, 0) AS waiters_avg, p.wait_ms::double precision AS wait_ms,
+       d.object_kind AS kind, d.datid AS database, p.waiters_max::integer AS waiters_max,
+       p.held_exclusive::double precision AS held_exclusive, p.shared_holders::double precision AS shared_holders_avg,
+       p.waits::bigint AS waits
+FROM (SELECT n.node, s.seg, s.node_id, s.at, s.sampled_ms, pg_catalog.unnest(s.dims) AS dim_id, pg_catalog.unnest(s.blocks) AS block,
+             pg_catalog.unnest(s.wait_ms) AS wait_ms, pg_catalog.unnest(s.waits) AS waits, pg_catalog.unnest(s.waiters_max) AS waiters_max,
+             pg_catalog.unnest(s.held_exclusive) AS held_exclusive, pg_catalog.unnest(s.shared_holders) AS shared_holders
+      FROM lock_history.page AS s
+      JOIN lock_history.recorded AS n ON n.node_id = s.node_id AND n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
+      -- a kept incident is read without a look into the ring
+      WHERE s.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END)) AS p
+JOIN lock_history.dim AS d ON d.seg = p.seg AND d.dim_id = p.dim_id AND d.kind = 3 AND d.node_id = p.node_id;
 
 GRANT SELECT ON lock_history.hot_pages TO pg_monitor;
 COMMENT ON VIEW lock_history.hot_pages IS
@@ -28,7 +27,7 @@ COMMENT ON COLUMN lock_history.hot_pages.relation IS 'OID of the relation; null:
 COMMENT ON COLUMN lock_history.hot_pages.object IS 'the relation by the name it had then, with what else it is than a table, and of a btree index what kind of page: right-most leaf of index public.t_pkey; null: not found';
 COMMENT ON COLUMN lock_history.hot_pages.fork IS 'main, fsm (free space map), vm (visibility map) or init; null: not found';
 COMMENT ON COLUMN lock_history.hot_pages.block IS 'number of the page in it; null: not found, or several that were added up';
-COMMENT ON COLUMN lock_history.hot_pages.mode IS 'waited with: exclusive, shared, or pin (for all others to have let go of the page)';
+COMMENT ON COLUMN lock_history.hot_pages.mode IS 'waited with: exclusive, shared, share exclusive (version 19: to write it while others read), or pin (for all others to have let go of the page)';
 COMMENT ON COLUMN lock_history.hot_pages.waiters_avg IS 'average number of sessions that waited';
 COMMENT ON COLUMN lock_history.hot_pages.wait_ms IS 'time they waited, added up, in milliseconds (estimated from samples)';
 COMMENT ON COLUMN lock_history.hot_pages.kind IS 'table, index, sequence, toast table, toast index or materialized view; null: as for relation';

@@ -73,7 +73,7 @@ BEGIN
     ), event AS MATERIALIZED (
         SELECT l.node, d.query_id, d.datname, d.wait_event_type, d.wait_event, sum(l.load_ms) AS load_ms
         FROM number AS l
-        JOIN lock_history.load_dictionary AS d ON d.seg = l.seg AND d.dim_id = l.dim_id AND (d.node_id = l.node_id) IS TRUE
+        JOIN lock_history.load_dictionary AS d ON d.seg = l.seg AND d.dim_id = l.dim_id AND d.node_id = l.node_id
         GROUP BY l.node, d.query_id, d.datname, d.wait_event_type, d.wait_event
     ), statement AS (
         SELECT e.node, e.query_id, e.datname, sum(e.load_ms) AS load_ms,

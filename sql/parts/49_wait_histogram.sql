@@ -1,18 +1,17 @@
 -- How long waits are: a histogram for each minute and wait event.
 CREATE VIEW lock_history.wait_histogram AS
-SELECT n.node, w.at, d.wait_event_type, d.wait_event,
-       CASE WHEN b.bucket = 0 THEN 0 ELSE 2::double precision ^ (b.bucket - 1) END AS lower_ms,
-       2::double precision ^ b.bucket AS upper_ms,
-       pg_catalog.sum(b.waits)::bigint AS waits, pg_catalog.round(pg_catalog.sum(b.total_ms::double precision)::numeric, 1)::double precision AS total_ms
-FROM lock_history.wait_length AS w
-JOIN lock_history.recorded AS n ON n.node_id = w.node_id
-CROSS JOIN LATERAL ROWS FROM (pg_catalog.unnest(w.dims), pg_catalog.unnest(w.buckets), pg_catalog.unnest(w.waits), pg_catalog.unnest(w.total_ms))
-           AS b(dim_id, bucket, waits, total_ms)
-JOIN lock_history.dim AS d ON d.seg = w.seg AND d.dim_id = b.dim_id AND (d.node_id = w.node_id) IS TRUE
-WHERE n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
-  -- a kept incident is read without a look into the ring
-  AND w.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END)
-GROUP BY n.node, w.at, d.wait_event_type, d.wait_event, b.bucket;
+SELECT w.node, w.at, d.wait_event_type, d.wait_event,
+       CASE WHEN w.bucket = 0 THEN 0 ELSE 2::double precision ^ (w.bucket - 1) END AS lower_ms,
+       2::double precision ^ w.bucket AS upper_ms,
+       pg_catalog.sum(w.waits)::bigint AS waits, pg_catalog.round(pg_catalog.sum(w.total_ms::double precision)::numeric, 1)::double precision AS total_ms
+FROM (SELECT n.node, s.seg, s.node_id, s.at, pg_catalog.unnest(s.dims) AS dim_id, pg_catalog.unnest(s.buckets) AS bucket,
+             pg_catalog.unnest(s.waits) AS waits, pg_catalog.unnest(s.total_ms) AS total_ms
+      FROM lock_history.wait_length AS s
+      JOIN lock_history.recorded AS n ON n.node_id = s.node_id AND n.incident IS NOT DISTINCT FROM (SELECT lock_history.incident())
+      -- a kept incident is read without a look into the ring
+      WHERE s.seg >= (SELECT CASE WHEN lock_history.incident() IS NULL THEN 0 ELSE 8 END)) AS w
+JOIN lock_history.dim AS d ON d.seg = w.seg AND d.dim_id = w.dim_id AND d.kind = 6 AND d.node_id = w.node_id
+GROUP BY w.node, w.at, d.wait_event_type, d.wait_event, w.bucket;
 
 GRANT SELECT ON lock_history.wait_histogram TO pg_monitor;
 COMMENT ON VIEW lock_history.wait_histogram IS

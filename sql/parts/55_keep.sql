@@ -175,6 +175,14 @@ BEGIN
         SELECT 8, -new_id, d.run, d.at, d.deadlock_id, d.member, d.pid, d.is_victim, d.waits_for, d.wait_id, d.actor_id,
                d.locktype, d.object, d.mode, d.held_mode, d.held_object, d.database, d.relation, d.transactionid
         FROM dead AS d
+    ), hit AS MATERIALIZED (
+        SELECT c.seg, c.run, c.at, c.conflict, c.ended_session, c.pid, c.actor_id
+        FROM lock_history.conflict AS c
+        WHERE c.seg < 8 AND c.node_id = source.node_id AND c.at BETWEEN keep.since AND keep.until
+    ), replay AS (
+        INSERT INTO lock_history.kept_conflict (seg, node_id, run, at, conflict, ended_session, pid, actor_id)
+        SELECT 8, -new_id, c.run, c.at, c.conflict, c.ended_session, c.pid, c.actor_id
+        FROM hit AS c
     ), who AS (
         -- An actor may be in several segments, and says the same in each.
         INSERT INTO lock_history.kept_actor (
@@ -192,7 +200,9 @@ BEGIN
               UNION
               SELECT w.seg, e.actor FROM wait AS w CROSS JOIN LATERAL pg_catalog.unnest(w.edge_actor) AS e(actor)
               UNION
-              SELECT d.seg, d.actor_id FROM dead AS d) AS named
+              SELECT d.seg, d.actor_id FROM dead AS d
+              UNION
+              SELECT c.seg, c.actor_id FROM hit AS c) AS named
         JOIN lock_history.actor AS a
              ON a.seg = named.seg AND a.actor_id = named.actor_id AND (a.node_id = source.node_id) IS TRUE
         ORDER BY a.actor_id, a.seen_at DESC
@@ -320,6 +330,7 @@ BEGIN
        AND NOT EXISTS (SELECT FROM lock_history.kept_lwlock AS l WHERE l.node_id = -new_id)
        AND NOT EXISTS (SELECT FROM lock_history.kept_page AS p WHERE p.node_id = -new_id)
        AND NOT EXISTS (SELECT FROM lock_history.kept_deadlock AS d WHERE d.node_id = -new_id)
+       AND NOT EXISTS (SELECT FROM lock_history.kept_conflict AS c WHERE c.node_id = -new_id)
        AND NOT EXISTS (SELECT FROM lock_history.kept_fastpath AS f WHERE f.node_id = -new_id)
        AND NOT EXISTS (SELECT FROM lock_history.kept_anomaly AS a WHERE a.node_id = -new_id) THEN
         IF EXISTS (SELECT FROM lock_history.minute AS m
@@ -390,6 +401,8 @@ BEGIN
           SELECT pg_catalog.pg_column_size(s) FROM lock_history.kept_short_wait AS s WHERE s.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(d) FROM lock_history.kept_deadlock AS d WHERE d.node_id = -new_id
+          UNION ALL
+          SELECT pg_catalog.pg_column_size(c) FROM lock_history.kept_conflict AS c WHERE c.node_id = -new_id
           UNION ALL
           SELECT pg_catalog.pg_column_size(m) FROM lock_history.kept_dim AS m WHERE m.node_id = -new_id
           UNION ALL
@@ -480,6 +493,7 @@ BEGIN
     DELETE FROM lock_history.kept_actor AS a WHERE a.node_id = -old_id;
     DELETE FROM lock_history.kept_short_wait AS s WHERE s.node_id = -old_id;
     DELETE FROM lock_history.kept_deadlock AS d WHERE d.node_id = -old_id;
+    DELETE FROM lock_history.kept_conflict AS c WHERE c.node_id = -old_id;
     DELETE FROM lock_history.kept_dim AS m WHERE m.node_id = -old_id;
     DELETE FROM lock_history.kept_second AS l WHERE l.node_id = -old_id;
     DELETE FROM lock_history.kept_fastpath AS f WHERE f.node_id = -old_id;

@@ -65,7 +65,7 @@ BEGIN
     END LOOP;
 
     EXECUTE 'TRUNCATE TABLE ' || leaves;
-    UPDATE lock_history.ring SET round = round + 1, opened_at = NULL, closed_at = NULL, is_empty = true, rolled_to = NULL, is_rolled = false;
+    UPDATE lock_history.ring SET round = round + 1, opened_at = NULL, closed_at = NULL, holds_until = NULL, is_empty = true, rolled_to = NULL, is_rolled = false;
     UPDATE lock_history.minute_ring SET round = round + 1, opened_at = NULL, closed_at = NULL, is_empty = true;
     DELETE FROM lock_history.minute_gap;
     DELETE FROM lock_history.run AS r

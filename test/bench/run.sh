@@ -1,95 +1,53 @@
 #!/bin/bash
-# What watching costs: tick time, partition hold time, CPU and memory of the
-# worker at 100 Hz, by number of sessions and waiters; and pg_wait_sampling at
-# the same rate beside it in the same server, where its package is installed.
+# make bench: every case in turn, then the page doc/benchmarks.md of what they
+# measured. make bench CASE=tick: one case, and its medians. CASE=page: the page of what
+# was measured before. Nothing else should run on the machine, for some 25 minutes.
 #
-# Environment: SECS [20] seconds measured for each line, ROUNDS [3] rounds,
-# CASES ['0 0,100 0,500 0,1000 0,0 100,0 500,0 0 100,0 0 1000'] idle sessions,
-# waiters, and sessions idle in a transaction that has written; each figure is the
-# median over the rounds with its range.
+#   observer    the published experiment: what pgbench -S with 101 indexes loses to somebody who watches
+#   contention  the same where there is something to see: waiters, a hot row, a crowd
+#   tick        one tick, by number of sessions and waiters: time, partitions, CPU, memory
+#   rate        is the sampling rate held
+#   price       what sessions pay: notes of failed waits, query identifiers
+#   lwlocks     what finding out about LWLocks and pages costs
+#   storage     what it writes and takes on disk, and how long reading takes
+#   truth       the history against what sessions and the server's log wrote down
+#   shutdown    what a shutdown takes, with and without (not in the page: test/t/073_shutdown.pl)
+#
+# Each case has its own knobs, at its head; QUICK=1 makes each a minute or so, for
+# trying, and writes no page. ROUNDS=n holds for all cases: more for better figures,
+# less to have them sooner. A case that fails does not stop the others.
+#
+# Environment: CASE, QUICK, OUT [build/bench], ROUNDS and so on for one case.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-# shellcheck source=test/tools/throwaway.sh
-. test/tools/throwaway.sh
-SECS=${SECS:-20} ROUNDS=${ROUNDS:-3}
+all='observer contention tick rate price lwlocks storage truth'
+out=${OUT:-build/bench${QUICK:+/quick}}
 
-throwaway_begin
-install_here "$THROWAWAY"
-go build -o "$THROWAWAY/sessions" ./test/bench/sessions
-
-peer='' preload=pg_lock_history
-if [ -e "$("$SYSTEM_PG_CONFIG" --pkglibdir)/pg_wait_sampling.so" ]; then
-	peer=pg_wait_sampling preload=pg_lock_history,pg_wait_sampling
-fi
-start_cluster bench <<-CONF
-	shared_preload_libraries = '$preload'
-	max_connections = 1200
-CONF
-sql() { as_server_user "$BINDIR/psql" -XAtq -v ON_ERROR_STOP=1 -h "$SOCKET_DIR" -p "$PORT" -U postgres -d postgres -c "$1"; }
-sql 'CREATE EXTENSION pg_lock_history'
-until [ "$(sql "SELECT value FROM lock_history.status() WHERE key = 'state'")" = recording ]; do sleep 0.1; done
-
-pid_of() { sql "SELECT pid FROM pg_stat_activity WHERE backend_type = '$1' OR application_name = '$1'"; }
-cpu_ns() { cat /proc/"$1"/task/*/schedstat 2>/dev/null | awk '{ t += $1 } END { printf "%.0f\n", t }'; }
-
-# One line of figures: tick p50, p99, hold p99 [us], worker, writer, peer [ms/s], RssAnon [MB], walks/s, late
-measure() {
-	local worker writer peer_pid w0 w1 s0 s1 p0=0 p1=0 since
-	worker=$(pid_of pg_lock_history) writer=$(pid_of 'pg_lock_history writer')
-	peer_pid=$([ -z "$peer" ] || pid_of 'pg_wait_sampling collector')
-	sql "SELECT lock_history.flush('60 s'), lock_history.flush('60 s')" >/dev/null
-	sql 'TRUNCATE lock_history.health_minute' >/dev/null
-	w0=$(cpu_ns "$worker") s0=$(cpu_ns "$writer")
-	[ -z "$peer_pid" ] || p0=$(cpu_ns "$peer_pid")
-	sleep "$SECS"
-	w1=$(cpu_ns "$worker") s1=$(cpu_ns "$writer")
-	[ -z "$peer_pid" ] || p1=$(cpu_ns "$peer_pid")
-	sql "SELECT lock_history.flush('60 s')" >/dev/null
-	since=$(sql "SELECT round(max(probe_us_p50)::numeric, 1), round(max(probe_us_p99)::numeric), round(coalesce(max(hold_us_p99), 0)::numeric),
-		round(sum(partitions_taken) / $SECS.0, 1), round(100.0 * sum(ticks_late + ticks_missed) / sum(ticks_due), 2)
-		FROM lock_history.health")
-	echo "$since|$w0 $w1 $s0 $s1 $p0 $p1|$(awk '/RssAnon/ { printf "%.1f", $2 / 1024 }' "/proc/$worker/status")" |
-		awk -F'|' -v s="$SECS" '{ split($6, c, " "); printf "%s %s %s %s %s %.2f %.2f %.2f %s\n", $1, $2, $3, $4, $5,
-			(c[2] - c[1]) / s / 1e6, (c[4] - c[3]) / s / 1e6, (c[6] - c[5]) / s / 1e6, $7 }'
+page() {
+	go run ./test/bench/report -figures "$out" -page test/bench/benchmarks.md.tmpl >"$out/benchmarks.md"
+	cp "$out/benchmarks.md" doc/benchmarks.md
+	echo "doc/benchmarks.md"
 }
 
-IFS=, read -r -a cases <<<"${CASES:-0 0,100 0,500 0,1000 0,0 100,0 500,0 0 100,0 0 1000}"
-for ((round = 1; round <= ROUNDS; round++)); do
-	for case in "${cases[@]}"; do
-		read -r idle waiting open <<<"$case"
-		coproc LOAD { exec "$THROWAWAY/sessions" -dsn "host=$SOCKET_DIR port=$PORT user=postgres dbname=postgres sslmode=disable" -idle "$idle" -waiting "$waiting" -open "${open:-0}"; }
-		load=$LOAD_PID
-		read -r -u "${LOAD[0]}" answer
-		[ "$answer" = ready ]
-		echo "$idle $waiting ${open:-0} $(measure)" | tee -a "$THROWAWAY/figures" >&2
-		kill "$load"
-		wait "$load" 2>/dev/null || true
-		until [ "$(sql "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'")" -lt 5 ]; do sleep 0.1; done
+case ${CASE:-all} in
+page) page ;;
+shutdown | fleet) exec test/bench/"$CASE".sh ;;
+all)
+	failed=''
+	began=$SECONDS
+	for name in $all; do
+		at=$SECONDS
+		echo "== $name" >&2
+		test/bench/"$name".sh || failed+=" $name"
+		echo "== $name: $((SECONDS - at)) s" >&2
 	done
-done
-
-echo
-echo "$(uname -m), $(nproc) cores, $("$BINDIR/postgres" -V), $(go version | cut -d' ' -f3), sample_period 10 ms, $ROUNDS rounds of $SECS s: median (least-most)"
-echo "CPU in ms a second; the writer's session beside the worker; peer: ${peer:-not installed}"
-echo
-awk '
-function median(list,   n, v, i, j, t) {
-	n = split(list, v, " ")
-	for (i = 2; i <= n; i++) for (j = i; j > 1 && v[j - 1] + 0 > v[j] + 0; j--) { t = v[j]; v[j] = v[j - 1]; v[j - 1] = t }
-	return v[int((n + 1) / 2)] " (" v[1] "-" v[n] ")"
-}
-{ key = $1 " " $2 " " $3; if (!(key in seen)) { seen[key] = 1; order[++n] = key } for (i = 4; i <= NF; i++) data[key, i] = data[key, i] " " $i }
-END {
-	split("tick p50 us|tick p99 us|hold p99 us|partitions/s|late+missed %|worker ms/s|writer ms/s|peer ms/s|RssAnon MB", title, "|")
-	for (k = 1; k <= n; k++) {
-		split(order[k], c, " ")
-		printf "%d idle sessions, %d waiters on one lock, %d open transactions\n", c[1], c[2], c[3]
-		for (i = 1; i <= 9; i++) printf "    %-16s %s\n", title[i], median(data[order[k], i + 3])
-	}
-}' "$THROWAWAY/figures"
-cat <<'GOALS'
-
-Goals: nobody waits, 100 sessions: tick p50 under 20 us, no partition taken, at most 2 ms of CPU a second and no
-more than pg_wait_sampling in the same run; 1 000 sessions at most 6 ms. 100 waiters on one lock: tick under 500 us,
-hold under 100 us at 99 %, at most 10 partition locks a second. 99.9 % of ticks in time. Memory at rest under 16 MB.
-GOALS
+	echo "== all: $((SECONDS - began)) s" >&2
+	if [ -n "${QUICK:-}" ]; then go run ./test/bench/report -figures "$out"; else page; fi
+	[ -z "$failed" ] || { echo "failed:$failed" >&2; exit 1; }
+	;;
+*)
+	[[ " $all " == *" $CASE "* ]] || { echo "no case is called $CASE; there are: $all shutdown fleet page" >&2; exit 2; }
+	test/bench/"$CASE".sh
+	go run ./test/bench/report -figures "$out/$CASE.csv"
+	;;
+esac

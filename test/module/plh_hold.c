@@ -53,11 +53,36 @@ mode_of(text *word)
 	return strcmp(text_to_cstring(word), "shared") == 0 ? LW_SHARED : LW_EXCLUSIVE;
 }
 
-/* Tells by an empty file that it is held, and keeps it. */
-static void
-stay(text *mark, double seconds)
+/* How many other processes wait for an LWLock, or for a page. */
+static int
+count_waiters(void)
 {
+	int			n = 0;
+	uint32		i;
+
+	for (i = 0; i < ProcGlobal->allProcCount; i++)
+	{
+		uint32		class = ProcGlobal->allProcs[i].wait_event_info & 0xFF000000;
+
+		/* 4: BufferPin, or Buffer. */
+		if (class == PG_WAIT_LWLOCK || class == 0x04000000)
+			n++;
+	}
+	return n;
+}
+
+/*
+ * Tells by an empty file that it is held, and keeps it for so long after that so many
+ * wait at once, whenever the machine lets them come; not more than a minute.
+ */
+static void
+stay(text *mark, double seconds, int waiters)
+{
+	int			tries;
+
 	close(open(text_to_cstring(mark), O_CREAT | O_WRONLY, 0600));
+	for (tries = 0; count_waiters() < waiters && tries < 60000; tries++)
+		pg_usleep(1000);
 	pg_usleep((long) (seconds * 1000000));
 }
 
@@ -69,8 +94,13 @@ locks_of(const char *name, int *n)
 
 	*n = 1;
 	for (i = 0; i < NUM_INDIVIDUAL_LWLOCKS; i++)
-		if (strcmp(GetLWLockIdentifier(PG_WAIT_LWLOCK, (uint16) i), name) == 0)
+	{
+		const char *its = GetLWLockIdentifier(PG_WAIT_LWLOCK, (uint16) i);
+
+		/* From 17 on numbers out of use have no name. */
+		if (its != NULL && strcmp(its, name) == 0)
 			return &MainLWLockArray[i];
+	}
 	if (strcmp(name, "BufferMapping") == 0)
 	{
 		*n = NUM_BUFFER_PARTITIONS;
@@ -90,7 +120,7 @@ locks_of(const char *name, int *n)
 	return GetNamedLWLockTranche(name);
 }
 
-/* hold_lwlock(tranche, number, mode, seconds, mark): number -1 means all of them. */
+/* hold_lwlock(tranche, number, mode, seconds, mark, waiters): number -1 means all of them. */
 PG_FUNCTION_INFO_V1(hold_lwlock);
 Datum
 hold_lwlock(PG_FUNCTION_ARGS)
@@ -104,14 +134,14 @@ hold_lwlock(PG_FUNCTION_ARGS)
 	for (i = 0; i < n; i++)
 		if (number < 0 || i == number)
 			LWLockAcquire(&locks[i].lock, mode);
-	stay(PG_GETARG_TEXT_PP(4), PG_GETARG_FLOAT8(3));
+	stay(PG_GETARG_TEXT_PP(4), PG_GETARG_FLOAT8(3), PG_GETARG_INT32(5));
 	for (i = n - 1; i >= 0; i--)
 		if (number < 0 || i == number)
 			LWLockRelease(&locks[i].lock);
 	PG_RETURN_VOID();
 }
 
-/* hold_fast_path(pid, seconds, mark) */
+/* hold_fast_path(pid, seconds, mark, waiters) */
 PG_FUNCTION_INFO_V1(hold_fast_path);
 Datum
 hold_fast_path(PG_FUNCTION_ARGS)
@@ -121,12 +151,12 @@ hold_fast_path(PG_FUNCTION_ARGS)
 	if (proc == NULL)
 		elog(ERROR, "no such process");
 	LWLockAcquire(&proc->fpInfoLock, LW_EXCLUSIVE);
-	stay(PG_GETARG_TEXT_PP(2), PG_GETARG_FLOAT8(1));
+	stay(PG_GETARG_TEXT_PP(2), PG_GETARG_FLOAT8(1), PG_GETARG_INT32(3));
 	LWLockRelease(&proc->fpInfoLock);
 	PG_RETURN_VOID();
 }
 
-/* hold_page(relation, block, mode, seconds, mark) */
+/* hold_page(relation, block, mode, seconds, mark, waiters) */
 PG_FUNCTION_INFO_V1(hold_page);
 Datum
 hold_page(PG_FUNCTION_ARGS)
@@ -135,13 +165,13 @@ hold_page(PG_FUNCTION_ARGS)
 	Buffer		buffer = ReadBuffer(relation, (BlockNumber) PG_GETARG_INT32(1));
 
 	LockBuffer(buffer, mode_of(PG_GETARG_TEXT_PP(2)) == LW_SHARED ? BUFFER_LOCK_SHARE : BUFFER_LOCK_EXCLUSIVE);
-	stay(PG_GETARG_TEXT_PP(4), PG_GETARG_FLOAT8(3));
+	stay(PG_GETARG_TEXT_PP(4), PG_GETARG_FLOAT8(3), PG_GETARG_INT32(5));
 	UnlockReleaseBuffer(buffer);
 	relation_close(relation, AccessShareLock);
 	PG_RETURN_VOID();
 }
 
-/* pin_page(relation, block, seconds, mark): pinned and not locked */
+/* pin_page(relation, block, seconds, mark, waiters): pinned and not locked */
 PG_FUNCTION_INFO_V1(pin_page);
 Datum
 pin_page(PG_FUNCTION_ARGS)
@@ -149,7 +179,7 @@ pin_page(PG_FUNCTION_ARGS)
 	Relation	relation = relation_open(PG_GETARG_OID(0), AccessShareLock);
 	Buffer		buffer = ReadBuffer(relation, (BlockNumber) PG_GETARG_INT32(1));
 
-	stay(PG_GETARG_TEXT_PP(3), PG_GETARG_FLOAT8(2));
+	stay(PG_GETARG_TEXT_PP(3), PG_GETARG_FLOAT8(2), PG_GETARG_INT32(4));
 	ReleaseBuffer(buffer);
 	relation_close(relation, AccessShareLock);
 	PG_RETURN_VOID();

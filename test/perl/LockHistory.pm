@@ -90,6 +90,9 @@ sub history
 	return $node->safe_psql('postgres', $query);
 }
 
+# major(node): to be compared instead of pg_version, which is below 19 for 19rc1.
+sub major { my ($node) = @_; return $node->pg_version->major; }
+
 sub worker_pid
 {
 	my ($node) = @_;

@@ -7,7 +7,7 @@ SELECT pg_temp.add_node('v15', true) AS v15, pg_temp.add_node('v17') AS v17, pg_
 INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, datid, datname, usesysid, usename, query_id)
 SELECT s, n, d.dim_id, d.kind, d.datid, d.datname, d.usesysid, d.usename, d.query_id
 FROM generate_series(0, 1) AS s, unnest(ARRAY[:v15, :v17, :v18]) AS n,
-     (VALUES (1, 5, 5, 'shop', NULL::oid, NULL, NULL::bigint), (2, 5, 6, 'lab', NULL, NULL, NULL),
+     (VALUES (1, 7, 5, 'shop', NULL::oid, NULL, NULL::bigint), (2, 7, 6, 'lab', NULL, NULL, NULL),
              (3, 4, 5, 'shop', 10, 'postgres', 101), (4, 4, 6, 'lab', 10, 'postgres', NULL),
              (5, 4, 5, 'shop', 10, 'postgres', 102), (6, 4, 5, 'shop', 10, 'postgres', 103), (7, 4, 5, 'shop', 10, 'postgres', 104), (8, 4, 5, 'shop', 10, 'postgres', 105)) AS d(dim_id, kind, datid, datname, usesysid, usename, query_id);
 -- texts of some; two were seen, the later one counts

@@ -50,6 +50,8 @@ ORDER BY 1;
 SET client_min_messages = error;
 DROP EXTENSION pg_lock_history;
 CREATE SCHEMA lock_history;
+-- from version 18 on the line of the script would be told
+\set SHOW_CONTEXT never
 CREATE EXTENSION pg_lock_history;
 DROP SCHEMA lock_history;
 CREATE EXTENSION pg_lock_history;

@@ -26,7 +26,7 @@ VALUES (0, :n, 1, 1, 'CPU', 'CPU', 'regress_plh_own'::regrole, 'regress_plh_own'
 INSERT INTO lock_history.second (seg, node_id, run, at, sampled_ms, clients, active, idle_in_transaction, waiting, dims, load_ms) VALUES (0, :n, 1, pg_temp.t(13), 1000, 4, 2, 1, 0, '{1,2}', '{1000,1000}');
 INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, datid, datname, usesysid, usename, query_id, query, seen_at)
 SELECT 0, :n, t.dim_id, t.kind, 5, 'lab', t.role::regrole, t.role, t.query_id, t.query, pg_temp.t(12)
-FROM (VALUES (5, 5, NULL, NULL, NULL::text), (6, 4, 'regress_plh_own', 424242, NULL), (7, 4, 'regress_plh_reader', 434343, NULL),
+FROM (VALUES (5, 7, NULL, NULL, NULL::text), (6, 4, 'regress_plh_own', 424242, NULL), (7, 4, 'regress_plh_reader', 434343, NULL),
              (0, 5, 'regress_plh_own', 424242, 'SELECT secret'), (0, 5, 'regress_plh_reader', 434343, 'own text')) AS t(dim_id, kind, role, query_id, query);
 INSERT INTO lock_history.fastpath (seg, node_id, run, at, server_version_num, max_locks, slots, dims, sessions, slots_max, sessions_full, spilled_max)
 VALUES (0, :n, 1, pg_temp.t(13), 150000, 64, 16, '{5}', '{4}', '{16}', '{3}', '{9}');
@@ -34,6 +34,7 @@ INSERT INTO lock_history.hungry (seg, node_id, run, at, last_at, server_version_
 VALUES (0, :n, 1, pg_temp.t(13), pg_temp.t(13), 150000, 64, 16, '{6,7}', '{25,25}', '{16,16}', '{9,9}', '{5,4}', '{5,4}', '{2,2}');
 INSERT INTO lock_history.anomaly (seg, node_id, run, written_at, started_at, detected_at, ended_at, ended_as, wait_event_type, observed, expected, band, leading_event, root_pid)
 VALUES (0, :n, 1, pg_temp.t(40), pg_temp.t(10), pg_temp.t(30), pg_temp.t(40), 'normal', NULL, 9, 1, 3, 'Lock relation', 101);
+INSERT INTO lock_history.conflict (seg, node_id, run, at, conflict, ended_session, pid, actor_id) VALUES (0, :n, 1, pg_temp.t(13), 'lock', false, 101, 101), (0, :n, 1, pg_temp.t(13), 'snapshot', true, 102, 102);
 SELECT lock_history.keep(pg_temp.t(0), pg_temp.t(60), 'kept', 'here');
 -- all that can be read: each view, and each function that returns rows, called
 -- with values by the names of its arguments, those without a default

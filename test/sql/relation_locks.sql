@@ -8,7 +8,7 @@ SELECT pg_temp.add_actor(:n, 101, seg => s::smallint), pg_temp.add_actor(:n, 102
 SELECT pg_temp.add_wait('episode', :n, s, 102, 8, 0.5, 3.0, ARRAY[(1,101,2,0.5,NULL), (3,101,0,0.5,NULL)]::pg_temp.edge[], s, seg => s),
        pg_temp.add_wait('open', :n, 10 + s, 102, 8, 0.5, NULL, ARRAY[(1,101,2,0.5,NULL), (3,101,0,0.5,NULL)]::pg_temp.edge[], s, seg => s)
 FROM generate_series(0, 7) AS s \g /dev/null
-INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, datid, datname) SELECT s, :n, 1, 5, 5, 'shop' FROM generate_series(0, 7) AS s;
+INSERT INTO lock_history.dim (seg, node_id, dim_id, kind, datid, datname) SELECT s, :n, 1, 7, 5, 'shop' FROM generate_series(0, 7) AS s;
 INSERT INTO lock_history.fastpath (seg, node_id, run, at, server_version_num, max_locks, slots, dims, sessions, slots_max, sessions_full, spilled_max)
 SELECT s, :n, 1, pg_temp.t(s), 150020, 64, 16, '{1}', '{8}', '{16}', '{8}', '{86}' FROM generate_series(0, 7) AS s;
 CREATE FUNCTION pg_temp.locks_taken(statement text) RETURNS integer LANGUAGE plpgsql AS $$
@@ -60,7 +60,20 @@ FROM (VALUES
     (28, 'top_queries', $$SELECT * FROM lock_history.top_queries('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
     (29, 'top_queries of days', $$SELECT * FROM lock_history.top_queries('2026-03-01 14:30:00+00', now())$$),
     (30, 'load_by of minutes', $$SELECT * FROM lock_history.load_by('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00', '1 min')$$),
-    (31, 'queries', 'SELECT * FROM lock_history.queries')
+    (31, 'queries', 'SELECT * FROM lock_history.queries'),
+    -- explain() gives back the locks of each part before it reads the next
+    (32, 'explain', $$SELECT * FROM lock_history.explain('2026-03-01 14:30:00+00'::timestamptz, '2026-03-01 14:31:00+00')$$),
+    (33, 'part watched', $$SELECT lock_history.explain_watched('n1', '2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
+    (34, 'part waits', $$SELECT lock_history.explain_waits('n1', '2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
+    (35, 'part short', $$SELECT lock_history.explain_short('n1', '2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
+    (36, 'part deadlocks', $$SELECT lock_history.explain_deadlocks('n1', '2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
+    (37, 'part load', $$SELECT lock_history.explain_load('n1', '2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
+    (38, 'part load of days', $$SELECT lock_history.explain_load('n1', '2026-03-01 14:30:00+00', now())$$),
+    (39, 'part lwlocks', $$SELECT lock_history.explain_lwlocks('n1', '2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
+    (40, 'part pages', $$SELECT lock_history.explain_pages('n1', '2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
+    (41, 'part fast_path', $$SELECT lock_history.explain_fast_path('n1', '2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
+    (42, 'part anomalies', $$SELECT lock_history.explain_anomalies('n1', '2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
+    (43, 'recovery_conflicts', 'SELECT * FROM lock_history.recovery_conflicts')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;
@@ -91,7 +104,9 @@ FROM (VALUES
     (19, 'hot_pages', 'SELECT * FROM lock_history.hot_pages'),
     (20, 'wait_histogram', 'SELECT * FROM lock_history.wait_histogram'),
     (21, 'top_queries', $$SELECT * FROM lock_history.top_queries('2026-03-01 14:30:00+00', '2026-03-01 14:31:00+00')$$),
-    (22, 'queries', 'SELECT * FROM lock_history.queries')
+    (22, 'queries', 'SELECT * FROM lock_history.queries'),
+    (23, 'explain', 'SELECT * FROM lock_history.explain()'),
+    (24, 'recovery_conflicts', 'SELECT * FROM lock_history.recovery_conflicts')
 ) AS s(no, what, statement)
 CROSS JOIN LATERAL pg_temp.locks_taken(s.statement) AS l(taken)
 ORDER BY s.no;

@@ -3,8 +3,8 @@
 \set fixture :srcdir '/sql/fixture.psql'
 \i :fixture
 SELECT pg_temp.add_node('n1', true) AS n \gset
-INSERT INTO lock_history.dim_0 (seg, node_id, dim_id, kind, wait_event_type, wait_event) VALUES (0, :n, 1, 5, 'LWLock', 'WALWrite'), (0, :n, 2, 5, 'IO', 'WALSync');
-INSERT INTO lock_history.dim_2 (seg, node_id, dim_id, kind, wait_event_type, wait_event) VALUES (2, :n, 1, 5, 'IO', 'WALSync'), (2, :n, 2, 5, 'LWLock', 'WALWrite');
+INSERT INTO lock_history.dim_0 (seg, node_id, dim_id, kind, wait_event_type, wait_event) VALUES (0, :n, 1, 6, 'LWLock', 'WALWrite'), (0, :n, 2, 6, 'IO', 'WALSync');
+INSERT INTO lock_history.dim_2 (seg, node_id, dim_id, kind, wait_event_type, wait_event) VALUES (2, :n, 1, 6, 'IO', 'WALSync'), (2, :n, 2, 6, 'LWLock', 'WALWrite');
 INSERT INTO lock_history.wait_length_0 (seg, node_id, run, at, dims, buckets, waits, total_ms) VALUES
     (0, :n, 1, pg_temp.t(0), '{1,1,2,2}', '{4,5,0,1}', '{10,3,7,1}', '{100,60,3.5,1.5}'),
     (0, :n, 1, pg_temp.t(0), '{1}', '{4}', '{1}', '{10}');

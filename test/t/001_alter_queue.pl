@@ -95,6 +95,13 @@ is($node->safe_psql('postgres', 'SELECT application_name, pid, sessions_blocked,
 is($node->safe_psql('postgres', "SELECT waiting, roots FROM lock_history.worst_moments(now() - interval '1 hour', now(), 1)"),
 	'3|1', 'worst moment');
 
+# In words: they lead to the forgotten transaction, and to the queue behind the DDL.
+my $why = $node->safe_psql('postgres', q{SELECT kind || ': ' || regexp_replace(sentence, '\s+', ' ', 'g') FROM lock_history.why() ORDER BY no});
+like($why, qr/^headline: .* 3 sessions waited for locks: 3 waits, .* behind pid $pid{a} \(application a\)\.$/m, 'why(): who it was');
+like($why, qr/^blocking: It was idle in transaction, by the end for .*, after `SELECT count\(\*\) FROM t ?;?`; .* It held AccessShareLock on public\.t\.$/m, 'why(): what it was doing');
+like($why, qr/^queue: Behind it pid $pid{b} \(application b, .* for AccessExclusiveLock on public\.t \(`ALTER TABLE t ADD COLUMN j int;?`\), and 2 sessions behind that request/m, 'why(): the queue');
+like($why, qr/^ending: At .* it was out of the way: all 3 waits were granted\.$/m, 'why(): how it ended');
+
 $_->quit for values %s;
 $node->stop;
 done_testing();

@@ -1,6 +1,7 @@
 # Every query that README.md and doc/ print, asked on a server with some waits
-# in its history: none raises an error, and those of doc/views.md fit into 120
-# columns or say \gx. (README.md shows the demo, whose names are short.)
+# in its history: none raises an error, and those of doc/views.md and
+# doc/explain.md fit into 120 columns or say \gx, as do the shortcuts for psql.
+# (README.md shows the demo, whose names are short.)
 use strict;
 use warnings FATAL => 'all';
 use FindBin;
@@ -89,7 +90,7 @@ LockHistory::flush($node);
 my ($wait_id, $moment) = split /\|/, $node->safe_psql('postgres', q{
 	SELECT wait_id, wait_start + duration / 2 FROM lock_history.waits WHERE 0 > ANY (hard_blockers) ORDER BY wait_start DESC LIMIT 1});
 
-for my $document (qw(README.md doc/views.md doc/settings.md))
+for my $document (qw(README.md doc/views.md doc/explain.md doc/settings.md))
 {
 	my @examples = statements($document);
 	ok(@examples > 0, "$document has examples");
@@ -106,9 +107,23 @@ for my $document (qw(README.md doc/views.md doc/settings.md))
 			'<', \"SET application_name = 'reader';\n$query\n", '>', \$out, '2>', \$err);
 		my $code = $? >> 8;
 		$err =~ s/^psql:.*NOTICE:  the history reaches back to .* only\n//mg; # 14:32 was yesterday
-		my @wide = $document ne 'doc/views.md' || $query =~ /\\gx/ ? () : grep { length > 120 } split /\n/, $out;
+		my @wide = $document !~ m{^doc/(?:views|explain)\.md$} || $query =~ /\\gx/ ? () : grep { length > 120 } split /\n/, $out;
 		is("$code|$err|" . join("\n", @wide), '0||', $where) or diag($query);
 	}
+}
+
+# The shortcuts, as installed: each answers with something.
+my $shortcuts = "$share/extension/pg_lock_history.psql";
+my %shortcut = map { $_ => 1 } slurp_file($shortcuts) =~ /^\\set (\w+) /mg;
+is(join(' ', sort keys %shortcut), 'locks roots tree tree_at why why_at worst', 'shortcuts for psql');
+for my $name (sort keys %shortcut)
+{
+	my ($out, $err) = ('', '');
+	IPC::Run::run([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-P', 'pager=off', '-d', $node->connstr('postgres'), '-f', '-' ],
+		'<', \"\\i $shortcuts\n\\set at '$moment'\n:$name\n", '>', \$out, '2>', \$err);
+	my $code = $? >> 8;
+	is("$code|$err|" . join("\n", grep { length > 120 } split /\n/, $out), '0||', ":$name fits");
+	unlike($out, qr/\(0 rows\)/, ":$name answers");
 }
 
 # The waits of this test are what was shown, or nothing could have been too wide.

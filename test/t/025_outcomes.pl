@@ -73,7 +73,7 @@ is($node->safe_psql('postgres', "SELECT leader_pid IS NOT NULL FROM lock_history
 	'it was a parallel worker that waited');
 SKIP:
 {
-	skip 'no transaction_timeout before 17', 1 if $node->pg_version < 17;
+	skip 'no transaction_timeout before 17', 1 if LockHistory::major($node) < 17;
 	$node->psql('postgres', q{SET application_name = 'transaction_timeout'; SET transaction_timeout = '150ms'; SELECT * FROM t});
 	is(outcomes('transaction_timeout'), 'terminated-', 'transaction_timeout');
 }
@@ -149,9 +149,15 @@ is(unseen(), '0', '... in short_waits, too');
 # A hot row: most sessions wait again at once, in another place of the queue.
 my $script = PostgreSQL::Test::Utils::tempdir() . '/hot.sql';
 append_to_file($script, "UPDATE hot SET v = v + 1 WHERE id = 1;\n");
-$node->command_ok([ 'pgbench', '-n', '-c', '8', '-j', '2', '-T', '4', '-f', $script, 'postgres' ], 'pgbench on one row');
-my $hot = LockHistory::history($node, q{SELECT count(*) > 10, count(*) FILTER (WHERE granted), count(*) FROM lock_history.waits WHERE query LIKE 'UPDATE hot%'});
-my ($many, $granted, $all) = split /\|/, $hot;
+my ($many, $granted, $all);
+for (1 .. 15)
+{
+	# Few are seen in one run when the machine is busy.
+	$node->command_ok([ 'pgbench', '-n', '-c', '8', '-j', '2', '-T', '4', '-f', $script, 'postgres' ], 'pgbench on one row');
+	my $hot = LockHistory::history($node, q{SELECT count(*) > 50, count(*) FILTER (WHERE granted), count(*) FROM lock_history.waits WHERE query LIKE 'UPDATE hot%'});
+	($many, $granted, $all) = split /\|/, $hot;
+	last if $many eq 't';
+}
 is($many, 't', "there were many waits ($all)");
 is($granted, $all, 'each of them is told to have been granted');
 is(unseen(), '0', 'and none to have failed');

@@ -11,12 +11,13 @@ use Test::More;
 
 my $node = LockHistory::cluster('lwlocks', start => 0, settings => q{
 autovacuum = off
+max_locks_per_transaction = 16
 shared_preload_libraries = 'pg_lock_history,plh_hold'});
 $node->start;
 $node->safe_psql('postgres', q{
 	CREATE EXTENSION pg_lock_history;
-	CREATE FUNCTION hold_lwlock(text, integer, text, float8, text) RETURNS void LANGUAGE c AS 'plh_hold';
-	CREATE FUNCTION hold_fast_path(integer, float8, text) RETURNS void LANGUAGE c AS 'plh_hold';
+	CREATE FUNCTION hold_lwlock(text, integer, text, float8, text, integer) RETURNS void LANGUAGE c AS 'plh_hold';
+	CREATE FUNCTION hold_fast_path(integer, float8, text, integer) RETURNS void LANGUAGE c AS 'plh_hold';
 	CREATE FUNCTION lock_partition(regclass) RETURNS integer LANGUAGE c AS 'plh_hold';
 	CREATE TABLE hb (id int PRIMARY KEY, v int);
 	INSERT INTO hb SELECT g, 0 FROM generate_series(1, 10) AS g;
@@ -28,16 +29,16 @@ my $partition = $node->safe_psql('postgres', q{SELECT lock_partition('wide')});
 my %s = map { $_ => LockHistory::session($node, $_) } qw(a d e);
 my $marks = 0;
 
-# What is held stays so for this long; nothing that a query could wait for
+# What is held stays so for this long after somebody waits; nothing that a query could wait for
 # would be seen before.
-my $held = 0.8;
+my $held = 0.7;
 
-# hold(session, call without its last two arguments): returns when it is held
+# hold(session, call without its last three arguments): returns when it is held
 sub hold
 {
 	my ($session, $call) = @_;
 	my $mark = PostgreSQL::Test::Utils::tempdir_short() . '/m' . ++$marks;
-	$session->send("SELECT $call, $held, '$mark')");
+	$session->send("SELECT $call, $held, '$mark', 1)");
 	LockHistory::until_true(sub { -e $mark }, "$call holds it");
 	return;
 }
@@ -53,10 +54,11 @@ sub next_second
 }
 
 # Warm, so that a case waits for nothing else.
-$s{$_}->run(q{SELECT count(*) FROM hb; SELECT count(*) FROM wide WHERE a = 1; SELECT lock_partition('hb'); SELECT hold_lwlock('plh_hold', 0, 'shared', 0, '/dev/null')}) for sort keys %s;
+$s{$_}->run(q{SELECT count(*) FROM hb; SELECT count(*) FROM wide WHERE a = 1; SELECT lock_partition('hb'); SELECT hold_lwlock('plh_hold', 0, 'shared', 0, '/dev/null', 0)}) for sort keys %s;
 $s{$_}->run(q{BEGIN; INSERT INTO hb VALUES (-1, 0); ROLLBACK}) for sort keys %s;
 
 my $last;
+# 21 locks; with the setting above the fast path holds 16 in every version.
 my $query20 = 'SELECT count(*) FROM wide WHERE a = 1';
 for my $case (
 	# name, [who holds what], what a does, [tranche, instance, mode, held exclusively, holders]
@@ -64,10 +66,12 @@ for my $case (
 		[ 'XidGen', 'only one', 'exclusive', 1, 0 ] ],
 	[ 'BufferMapping', [ d => q{hold_lwlock('BufferMapping', -1, 'exclusive'} ], 'SELECT count(*) FROM hb',
 		[ 'BufferMapping', qr/^partition (?:\d|\d\d|1[01]\d|12[0-7])$/, 'shared', 1, 0 ] ],
+	# From 17 on they are many, and only the server knows where.
+	LockHistory::major($node) >= 17 ? () : (
 	[ 'XactSLRU', [ d => q{hold_lwlock('XactSLRU', 0, 'exclusive'} ], 'INSERT INTO hb VALUES (101, 0)',
 		[ 'XactSLRU', 'only one', 'exclusive', 1, 0 ] ],
 	[ 'SubtransSLRU', [ d => q{hold_lwlock('SubtransSLRU', 0, 'exclusive'} ], 'BEGIN; SAVEPOINT a; INSERT INTO hb VALUES (102, 0); COMMIT',
-		[ 'SubtransSLRU', 'only one', 'exclusive', 1, 0 ] ],
+		[ 'SubtransSLRU', 'only one', 'exclusive', 1, 0 ] ]),
 	[ 'LockManager, all, exclusive', [ d => q{hold_lwlock('LockManager', -1, 'exclusive'} ], $query20,
 		[ 'LockManager', qr/^partition (?:\d|1[0-5])$/, 'exclusive', 1, 0 ] ],
 	[ 'LockManager, all, shared', [ d => q{hold_lwlock('LockManager', -1, 'shared'} ], $query20,
@@ -76,9 +80,9 @@ for my $case (
 		[ 'LockManager', "partition $partition", 'exclusive', 1, 0 ] ],
 	[ 'fast path', [ d => 'hold_fast_path(' . $s{a}->pid ], 'SELECT count(*) FROM hb',
 		[ 'LockFastPath', 'fast path of pid ' . $s{a}->pid, 'exclusive', 1, 0 ] ],
-	[ 'a lock of an extension', [ d => q{hold_lwlock('plh_hold', 1, 'exclusive'} ], q{SELECT hold_lwlock('plh_hold', 1, 'shared', 0, '/dev/null')},
+	[ 'a lock of an extension', [ d => q{hold_lwlock('plh_hold', 1, 'exclusive'} ], q{SELECT hold_lwlock('plh_hold', 1, 'shared', 0, '/dev/null', 0)},
 		[ 'plh_hold', 'lock 1', 'shared', 1, 0 ] ],
-	[ 'two holders', [ d => q{hold_lwlock('plh_hold', 2, 'shared'}, e => q{hold_lwlock('plh_hold', 2, 'shared'} ], q{SELECT hold_lwlock('plh_hold', 2, 'exclusive', 0, '/dev/null')},
+	[ 'two holders', [ d => q{hold_lwlock('plh_hold', 2, 'shared'}, e => q{hold_lwlock('plh_hold', 2, 'shared'} ], q{SELECT hold_lwlock('plh_hold', 2, 'exclusive', 0, '/dev/null', 0)},
 		[ 'plh_hold', 'lock 2', 'exclusive', 0, 2 ] ])
 {
 	my ($name, $holders, $sql, $want) = @$case;
@@ -98,7 +102,7 @@ for my $case (
 	my $row = $rows[0] // [ ('') x 7 ];
 	like($row->[0], ref $instance ? $instance : qr/^\Q$instance\E$/, '... this one');
 	is($row->[1], $mode, "... $mode");
-	cmp_ok($row->[2], '<=', 1000 * $held + 200, '... not longer than it was held');
+	cmp_ok($row->[2], '<=', 1000 * $held + 500, '... not longer than it was held');
 	is($row->[3], '1', '... by one');
 	# the two holders come one after the other
 	cmp_ok(abs($row->[4] - $exclusive), '<=', 0.2, '... held exclusively or not');
@@ -111,22 +115,26 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM lock_history.waits'), '0',
 # 10 ms more or less.
 $s{a}->run('SELECT pg_sleep(0.3)');
 next_second();
-is(LockHistory::history($node, q{SELECT wait_event_type, wait_event, lower_ms, upper_ms, waits, round(total_ms / waits / 100)
+is(LockHistory::history($node, q{SELECT wait_event_type, wait_event, lower_ms, upper_ms, waits, abs(total_ms / waits - CASE wait_event WHEN 'PgSleep' THEN 300 ELSE 700 END) < 200
 	FROM lock_history.wait_histogram WHERE wait_event IN ('XidGen', 'plh_hold', 'PgSleep') AND lower_ms > 128 ORDER BY 2}),
-	"Timeout|PgSleep|256|512|1|3\nLWLock|XidGen|512|1024|1|8\nLWLock|plh_hold|512|1024|2|8", 'lengths of waits');
+	"Timeout|PgSleep|256|512|1|t\nLWLock|XidGen|512|1024|1|t\nLWLock|plh_hold|512|1024|2|t", 'lengths of waits');
 
-# A load of many clients: the second's LWLock part of load, by event and mode.
+# A load of many clients: the second's LWLock part of load, by event and mode. In
+# version 19 load has the waits for pages under other names.
+is(LockHistory::history($node, q{SELECT count(*) FROM lock_history.load WHERE (lwlock_mode IS NULL) <> (wait_event_type <> 'LWLock' AND wait_event NOT LIKE 'Buffer%')}),
+	'0', 'LWLocks have a mode, and nothing else');
 my $since = next_second();
 $node->command_ok([ 'pgbench', '-n', '-i', '-q', '-s', '1', 'postgres' ], 'pgbench -i');
 $node->command_ok([ 'pgbench', '-n', '-N', '-c', '16', '-j', '2', '-T', '4', 'postgres' ], 'pgbench -N');
 next_second();
 is(LockHistory::history($node, q{
-	SELECT count(*) FROM (SELECT at, wait_event, lwlock_mode, sum(aas) AS aas FROM lock_history.load WHERE wait_event_type = 'LWLock' GROUP BY 1, 2, 3) AS l
+	SELECT count(*) FROM (SELECT at, CASE wait_event_type WHEN 'LWLock' THEN wait_event ELSE 'BufferContent' END AS tranche, lwlock_mode, sum(aas) AS aas
+	                      FROM lock_history.load WHERE lwlock_mode IS NOT NULL GROUP BY 1, 2, 3) AS l
 	FULL JOIN (SELECT at, tranche, mode, sum(waiters_avg) AS waiters FROM lock_history.lwlocks GROUP BY 1, 2, 3) AS w
-	       ON w.at = l.at AND w.tranche = l.wait_event AND w.mode = l.lwlock_mode
+	       ON w.at = l.at AND w.tranche = l.tranche AND w.mode = l.lwlock_mode
 	WHERE abs(coalesce(l.aas, 0) - coalesce(w.waiters, 0)) > 0.02}), '0', 'the rows of each second add up to its load');
 my ($load, $seen, $profile, $share) = split /\|/, $node->safe_psql('postgres', q{
-	SELECT (SELECT sum(aas) FROM lock_history.load WHERE wait_event_type = 'LWLock'), (SELECT sum(waiters_avg) FROM lock_history.lwlocks),
+	SELECT (SELECT sum(aas) FROM lock_history.load WHERE lwlock_mode IS NOT NULL), (SELECT sum(waiters_avg) FROM lock_history.lwlocks),
 	       (SELECT sum(wait_ms) FROM lock_history.lwlock_profile()) / 1000, (SELECT sum(share) FROM lock_history.lwlock_profile())});
 cmp_ok($load, '>', 2, 'there was some');
 cmp_ok(abs($seen / $load - 1), '<', 0.02, "as in load: $seen of $load");
@@ -142,7 +150,7 @@ $node->poll_query_until('postgres', q{SELECT current_setting('pg_lock_history.tr
 $since = next_second();
 $since = next_second();
 hold($s{d}, q{hold_lwlock('plh_hold', 1, 'exclusive'});
-$s{a}->run(q{SELECT hold_lwlock('plh_hold', 1, 'shared', 0, '/dev/null')});
+$s{a}->run(q{SELECT hold_lwlock('plh_hold', 1, 'shared', 0, '/dev/null', 0)});
 $s{d}->answer;
 next_second();
 is(LockHistory::history($node, qq{SELECT (SELECT count(*) FROM lock_history.lwlocks WHERE at >= '$since'),

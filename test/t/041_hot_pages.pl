@@ -13,8 +13,8 @@ autovacuum = off
 shared_preload_libraries = 'pg_lock_history,plh_hold'});
 $node->start;
 my $functions = q{
-	CREATE FUNCTION hold_page(regclass, integer, text, float8, text) RETURNS void LANGUAGE c AS 'plh_hold';
-	CREATE FUNCTION pin_page(regclass, integer, float8, text) RETURNS void LANGUAGE c AS 'plh_hold';};
+	CREATE FUNCTION hold_page(regclass, integer, text, float8, text, integer) RETURNS void LANGUAGE c AS 'plh_hold';
+	CREATE FUNCTION pin_page(regclass, integer, float8, text, integer) RETURNS void LANGUAGE c AS 'plh_hold';};
 $node->safe_psql('postgres', qq{
 	CREATE EXTENSION pg_lock_history;
 	$functions
@@ -28,6 +28,9 @@ $node->safe_psql('postgres', 'CREATE DATABASE elsewhere');
 $node->safe_psql('elsewhere', qq{$functions CREATE SCHEMA s; CREATE TABLE s."T" (i int); INSERT INTO s."T" VALUES (1)});
 LockHistory::wait_until_recording($node);
 
+# What load calls them.
+my $events = LockHistory::major($node) < 19 ? q{'BufferContent', 'BufferPin'} : q{'BufferShared', 'BufferShareExclusive', 'BufferExclusive', 'BufferCleanup'};
+# What is held stays so for this long after all wait who will.
 my $held = 0.8;
 my $marks = 0;
 
@@ -69,7 +72,8 @@ for my $case (
 	my $since = $last // next_second();
 	my $mark = PostgreSQL::Test::Utils::tempdir_short() . '/m' . ++$marks;
 	my $s = $db{$db};
-	$s->{d}->send("SELECT $call, $held, '$mark')");
+	my $waiters = (split /\|/, $want)[7];
+	$s->{d}->send("SELECT $call, $held, '$mark', $waiters)");
 	LockHistory::until_true(sub { -e $mark }, "$call holds it");
 	$s->{$_}->send($others->{$_}) for sort keys %$others;
 	$s->{$_}->answer for 'd', sort keys %$others;
@@ -80,7 +84,7 @@ for my $case (
 		       coalesce(round(sum(held_exclusive * wait_ms)::numeric / sum(wait_ms)::numeric, 1)::text, '-'),
 		       coalesce(round(sum(shared_holders_avg * wait_ms)::numeric / sum(wait_ms)::numeric)::text, '-')
 		FROM lock_history.hot_pages WHERE at >= '$since' AND at < '$last'
-		GROUP BY datname, relation, object, kind, fork, block, mode HAVING sum(wait_ms) BETWEEN 250 AND 3 * 1000 * ($held + 0.2)});
+		GROUP BY datname, relation, object, kind, fork, block, mode HAVING sum(wait_ms) BETWEEN 250 AND 3 * 1000 * ($held + 1)});
 	for my $row (@rows)
 	{
 		$row->[1] = $node->safe_psql($db, "SELECT '$row->[1]'::oid::regclass") if $row->[1] ne '';
@@ -101,7 +105,7 @@ for my $budget (0, 1)
 	my $mark = PostgreSQL::Test::Utils::tempdir_short() . '/m' . ++$marks;
 	my $s = $db{elsewhere};
 	$s->{d}->run('CREATE TABLE IF NOT EXISTS cold (i int); INSERT INTO cold VALUES (1)');	# was not hot before
-	$s->{d}->send("SELECT hold_page('cold', 0, 'exclusive', $held, '$mark')");
+	$s->{d}->send("SELECT hold_page('cold', 0, 'exclusive', $held, '$mark', 1)");
 	LockHistory::until_true(sub { -e $mark }, 'it is held');
 	$s->{a}->run('SELECT * FROM cold');
 	$s->{d}->answer;
@@ -116,18 +120,27 @@ my $script = PostgreSQL::Test::Utils::tempdir() . '/insert.sql';
 append_to_file($script, "INSERT INTO ins (v) VALUES ('x');\n");
 $node->safe_psql('postgres', 'CREATE TABLE public.ins (id bigserial PRIMARY KEY, v text)');
 my $since = next_second();
-$node->command_ok([ 'pgbench', '-n', '-c', '64', '-j', '2', '-T', '5', '-f', $script, 'postgres' ], 'pgbench');
-next_second();
-my %share = map { my ($object, $share) = split /\|/; $object => $share } split /\n/, LockHistory::history($node, qq{
-	SELECT coalesce(object, 'not found'), sum(wait_ms) / sum(sum(wait_ms)) OVER () FROM lock_history.hot_pages WHERE at >= '$since' GROUP BY 1});
+my %share;
+for (1 .. 10)
+{
+	# On a machine that is busy with something else they seldom meet.
+	$node->command_ok([ 'pgbench', '-n', '-c', '64', '-j', '2', '-T', '5', '-f', $script, 'postgres' ], 'pgbench');
+	next_second();
+	%share = map { my ($object, $share) = split /\|/; $object => $share } split /\n/, LockHistory::history($node, qq{
+		SELECT coalesce(object, 'not found'), sum(wait_ms) / sum(sum(wait_ms)) OVER () FROM lock_history.hot_pages WHERE at >= '$since' GROUP BY 1});
+	last if ($share{'right-most leaf of index public.ins_pkey'} // 0) > 0.02 && ($share{'sequence public.ins_id_seq'} // 0) > 0.02;
+}
 note(join ', ', map { sprintf '%s %.3f', $_, $share{$_} } sort { $share{$b} <=> $share{$a} } keys %share);
 cmp_ok($share{'right-most leaf of index public.ins_pkey'} // 0, '>', 0.02, 'the right-most leaf of the primary key');
 cmp_ok($share{'sequence public.ins_id_seq'} // 0, '>', 0.02, 'and the sequence');
 cmp_ok($share{'not found'} // 0, '<', 0.4, 'most waiters are placed');
 is($node->safe_psql('postgres', qq{
-	SELECT count(*) FROM (SELECT at, sum(aas) AS aas FROM lock_history.load WHERE wait_event IN ('BufferContent', 'BufferPin') GROUP BY 1) AS l
+	SELECT count(*) FROM (SELECT at, sum(aas) AS aas FROM lock_history.load WHERE wait_event IN ($events) GROUP BY 1) AS l
 	FULL JOIN (SELECT at, sum(waiters_avg) AS waiters FROM lock_history.hot_pages GROUP BY 1) AS w ON w.at = l.at
 	WHERE abs(coalesce(l.aas, 0) - coalesce(w.waiters, 0)) > 0.02}), '0', 'the rows of each second add up to its load');
+
+is(LockHistory::history($node, qq{SELECT string_agg(DISTINCT tranche, ', '), bool_and(instance IS NULL), max(held_exclusive) > 0
+	FROM lock_history.lwlocks WHERE at >= '$since' AND tranche LIKE 'Buffer%' AND tranche <> 'BufferMapping'}), 'BufferContent|t|t', 'lwlocks has them by one name');
 
 # Without it load stays.
 $node->append_conf('postgresql.conf', 'pg_lock_history.track_pages = off');
@@ -135,9 +148,15 @@ $node->reload;
 $node->poll_query_until('postgres', q{SELECT current_setting('pg_lock_history.track_pages') = 'off'});
 next_second();
 $since = next_second();
-$node->command_ok([ 'pgbench', '-n', '-c', '64', '-j', '2', '-T', '2', '-f', $script, 'postgres' ], 'pgbench');
-next_second();
-is(LockHistory::history($node, qq{SELECT (SELECT count(*) FROM lock_history.hot_pages WHERE at >= '$since'),
-	(SELECT sum(aas) > 0.1 FROM lock_history.load WHERE at >= '$since' AND wait_event = 'BufferContent')}), '0|t', 'track_pages = off');
+my $seen = '';
+for (1 .. 10)
+{
+	$node->command_ok([ 'pgbench', '-n', '-c', '64', '-j', '2', '-T', '2', '-f', $script, 'postgres' ], 'pgbench');
+	next_second();
+	$seen = LockHistory::history($node, qq{SELECT (SELECT count(*) FROM lock_history.hot_pages WHERE at >= '$since'),
+		(SELECT sum(aas) > 0.1 FROM lock_history.load WHERE at >= '$since' AND wait_event IN ($events))});
+	last if $seen =~ /t$/;
+}
+is($seen, '0|t', 'track_pages = off');
 $node->stop;
 done_testing();

@@ -2,6 +2,7 @@
 # One source per fact, a check for each copy:
 #   settings   defined in extension/guc.c, told in doc/settings.md
 #   columns    of the views and functions in sql/parts, told in doc/views.md
+#   rules      of explain() in sql/parts/63_rules.sql, told in doc/explain.md with the same words
 # Prints what is missing or too much on either side and fails.
 use strict;
 use warnings FATAL => 'all';
@@ -77,5 +78,17 @@ for my $name (sort keys %columns)
 	compare("column $name.", $columns{$name}, $views{$name}, 'doc/views.md');
 }
 
-print "check-docs: ", scalar(keys %$defined), " settings, ", scalar(keys %columns), " objects with columns\n" if !$bad;
+# A rule has a row of its own: | `name` | evidence | advice |
+my %rules;
+while ($sql =~ /^\('(\w+)', \d+,\n '((?:[^']|'')*)',\n '((?:[^']|'')*)',\n '((?:[^']|'')*)',\n '((?:[^']|'')*)'\)/mg)
+{
+	(my $row = "$1: $4 | $3") =~ s/''/'/g;
+	$rules{$row} = 1;
+}
+my $book = slurp('doc/explain.md') =~ /^## The rules$(.*?)^## /ms ? $1 : '';
+my $listed = set_of(map { /^\| `(\w+)` \| (.*) \| (.*) \|$/ ? "$1: $2 | $3" : () } split /\n/, $book);
+complain('no rules found in sql/parts/63_rules.sql') if !%rules;
+compare('rule', \%rules, $listed, 'doc/explain.md');
+
+print "check-docs: ", scalar(keys %rules), " rules, ", scalar(keys %$defined), " settings, ", scalar(keys %columns), " objects with columns\n" if !$bad;
 exit $bad;

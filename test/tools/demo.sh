@@ -138,6 +138,9 @@ ask() {
 		-c "SET TimeZone = 'UTC'; SET DateStyle = ISO" -c "$2"
 }
 
+ask "Why were we waiting? In words." \
+	"SELECT * FROM lock_history.why('5 min');"
+
 ask "Who waited for what, for how long, and how did it end?" \
 	"SELECT pid, usename, mode, object, date_trunc('ms', duration) AS duration, outcome,
        hard_blockers AS hard, soft_blockers AS soft, root_blockers AS root

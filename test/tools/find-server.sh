@@ -8,7 +8,7 @@ find_pg_config() {
 		command -v "$PG_CONFIG"
 		return
 	fi
-	for major in 18 17 16 15; do
+	for major in 19 18 17 16 15; do
 		candidate=/usr/lib/postgresql/$major/bin/pg_config
 		if [ -x "$candidate" ]; then
 			printf '%s\n' "$candidate"

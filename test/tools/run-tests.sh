@@ -4,7 +4,8 @@
 #
 #   go         Go tests                    race     the same with the race detector
 #   sql        pg_regress (test/sql)       isolation   test/isolation/specs
-#   tap        test/t/*.pl                 soak     a mixed load and random faults
+#   tap        test/t/*.pl                 soak        a mixed load and random faults
+#   warnings   of the C compiler
 #
 # Servers are throwaway ones; what failed is shown with its diffs and the end
 # of the server's log. REGRESS, ISOLATION, PROVE_TESTS, GO_TEST_FLAGS choose
@@ -40,7 +41,7 @@ run_go() {
 		-c "CREATE EXTENSION pg_lock_history" -c "CREATE DATABASE go_test" || true
 	# shellcheck disable=SC2086
 	PLH_TEST_DSN="host=$SOCKET_DIR port=$PORT user=postgres dbname=postgres sslmode=disable" \
-		go test -count=1 -tags osusergo,netgo "$@" ${GO_TEST_FLAGS:-} ${GO_TEST_PACKAGES:-./gosrc/...} 2>&1 | tee "$out"
+		go test -count=1 -tags osusergo,netgo "$@" ${GO_TEST_FLAGS:-} ${GO_TEST_PACKAGES:-./gosrc/... ./test/bench/...} 2>&1 | tee "$out"
 	local code=${PIPESTATUS[0]} good bad
 	good=$(grep -c '^ok ' "$out")
 	bad=$(grep -c '^FAIL[[:space:]]' "$out")
@@ -49,6 +50,11 @@ run_go() {
 	[ "$bad" = 0 ] || server_log "$kind"
 	stop_cluster "$kind"
 	count "$kind" "$good" "$bad"
+}
+
+run_warnings() {
+	headline "warnings of the C compiler"
+	if PG_CONFIG="$SYSTEM_PG_CONFIG" test/tools/warnings.sh; then count warnings 1 0; else count warnings 0 1; fi
 }
 
 server_log() {
@@ -60,7 +66,8 @@ server_log() {
 regress_kind() {
 	local kind=$1 program=$2 dir=$3 out=$THROWAWAY/$1.out
 	shift 3
-	as_server_user "$program" --inputdir="$dir" --outputdir="$dir" --bindir="$BINDIR" \
+	# From 16 on expected files are looked for where it is started.
+	as_server_user env -C "$dir" "$program" --inputdir="$dir" --outputdir="$dir" --bindir="$BINDIR" \
 		--host="$SOCKET_DIR" --port="$PORT" --user=postgres "$@" 2>&1 | tee "$out"
 	local good bad
 	good=$(grep -c -E '^test .*[. ]ok( |$)|^ok ' "$out")
@@ -142,12 +149,13 @@ run_tap() {
 	local bindir out=$THROWAWAY/tap.out script tests
 	prepare_fault_installation && prepare_hold_module || { count tap 0 1; return; }
 	bindir=$("$SYSTEM_PG_CONFIG" --bindir)
-	mkdir -p "$THROWAWAY/tap"
+	mkdir -p "$THROWAWAY/tap/tmp_check/log"
 	own "$THROWAWAY/tap"
 	tests=${PROVE_TESTS:-test/t/*.pl}
-	# Two at a time: they mostly wait for something to happen.
+	# Two at a time: they mostly wait for something to happen. Databases are in UTF-8.
 	# shellcheck disable=SC2086
-	as_server_user env TESTDIR="$THROWAWAY/tap" TMPDIR="$THROWAWAY/s" PG_REGRESS="$PGXS_TEST/regress/pg_regress" \
+	as_server_user env LANG=C.UTF-8 TESTDIR="$THROWAWAY/tap" TESTDATADIR="$THROWAWAY/tap/tmp_check" \
+		TESTLOGDIR="$THROWAWAY/tap/tmp_check/log" TMPDIR="$THROWAWAY/s" PG_REGRESS="$PGXS_TEST/regress/pg_regress" \
 		PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-60}" PATH="$PATH" \
 		PLH_FAULT_INSTALL="$THROWAWAY/fault${bindir%/bin}" \
 		prove --timer -j "${PROVE_JOBS:-2}" ${PROVE_FLAGS:-} -I "$THROWAWAY/test/perl" -I "$PGXS_TEST/perl" $tests 2>&1 | tee "$out"
@@ -208,6 +216,7 @@ for kind in "$@"; do
 	sql) run_sql ;;
 	isolation) run_isolation ;;
 	tap) run_tap ;;
+	warnings) run_warnings ;;
 	soak) run_soak ;;
 	*)
 		echo "run-tests: no kind of test is called $kind" >&2

@@ -218,6 +218,8 @@ sub look
 		{
 			my ($pid, $start, $type, $mode) = @$row;
 			my $wait = $self->{seen}{"$pid $start"} //= { pid => $pid, start => $start, type => $type, mode => $mode, first => $now };
+			# A new wait is shown with the start of the one before for a moment.
+			next if $wait->{gone};
 			$wait->{last} = $asked;
 			$there{"$pid $start"} = 1;
 		}
