@@ -126,10 +126,17 @@ func TestLiveTruncatedByHand(t *testing.T) {
 }
 
 // The ends of waits are emptied by hand, and what says that they had begun is not:
-// nobody says that they go on. Also when it happens while there is no session.
+// nobody says that they go on, nor for longer than they were seen. Also when it
+// happens while there is no session, or to a segment that is closed by now.
 func TestLiveEndsTruncatedByHand(t *testing.T) {
-	for _, between := range []bool{false, true} {
-		t.Run(fmt.Sprintf("between sessions %t", between), func(t *testing.T) {
+	for _, tt := range []struct {
+		name                   string
+		between, closed, alone bool
+	}{
+		{"at work", false, false, false}, {"between sessions", true, false, false},
+		{"closed segment, too", false, true, false}, {"closed segment alone", false, true, true}, {"closed segment, between sessions", true, true, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
 			l := newLab(t, true)
 			l.start()
 			tag := lockmgr.Tag{Type: lockmgr.Advisory, Field2: 1}
@@ -138,24 +145,35 @@ func TestLiveEndsTruncatedByHand(t *testing.T) {
 			goesOn := history.Batch{Waiting: true, OldestOpen: stays.Start, Open: []history.Episode{stays}}
 			both := goesOn
 			both.Open = []history.Episode{stays, ends}
-			l.flushed(l.push(time.Second, both))
+			seen := l.push(time.Second, both)
+			l.flushed(seen)
 			closed := ends
 			closed.End, closed.Outcome = l.now.Add(time.Second), history.Granted
 			l.flushed(l.push(time.Second, history.Batch{Waiting: true, OldestOpen: stays.Start, Closed: []history.Episode{closed}}))
 			l.flushed(l.push(time.Second, goesOn)) // the files are known by now
 			l.expect("1", `SELECT count(*) FROM lock_history.waits WHERE wait_end IS NULL`)
+			if tt.closed {
+				l.turn()
+				l.flushed(l.push(time.Second, goesOn))
+				// Closed a moment ago: of those that are older, open waits are not asked for.
+				l.must(`UPDATE lock_history.ring SET closed_at = (SELECT max(heartbeat) FROM lock_history.run) WHERE seg = 0`)
+			}
 			l.store.RewriteOpen()
-			if between {
+			if tt.between {
 				l.must(`SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'pg_lock_history writer' AND datname = current_database()`)
 			}
-			l.must(`TRUNCATE lock_history.episode`)
+			if tt.alone {
+				l.must(`TRUNCATE lock_history.episode_0`)
+			} else {
+				l.must(`TRUNCATE lock_history.episode`)
+			}
 			l.flushed(l.push(time.Second, history.Batch{Waiting: true, OldestOpen: stays.Start}))
 			if !l.store.RewriteOpen() {
 				t.Fatal("the one that goes on is not asked for")
 			}
 			l.flushed(l.push(time.Second, goesOn))
 			l.expect("61", `SELECT string_agg(a.pid::text, ',') FROM lock_history.waits AS a WHERE wait_end IS NULL`)
-			l.expect("unknown", `SELECT outcome FROM lock_history.waits WHERE wait_end IS NOT NULL`)
+			l.expect("unknown "+seen.Time().UTC().Format("15:04:05.000000"), `SELECT outcome || ' ' || to_char(wait_end AT TIME ZONE 'UTC', 'HH24:MI:SS.US') FROM lock_history.waits WHERE wait_end IS NOT NULL`)
 		})
 	}
 }

@@ -97,6 +97,13 @@ type segmentSeen struct {
 	seg   int // -1: none
 	round int64
 	files segmentFiles
+	ends  [ring.Segments]endsSeen // of all segments
+}
+
+// endsSeen is where a segment has the ends of waits.
+type endsSeen struct {
+	round int64
+	file  uint32 // 0: nowhere, or not known
 }
 
 // seen is the segment that is open now.
@@ -105,13 +112,38 @@ func (s *session) seen() segmentSeen {
 	if current < 0 {
 		return segmentSeen{seg: current}
 	}
-	return segmentSeen{place: s.place, seg: current, round: s.rows[current].Round, files: s.files[current]}
+	seen := segmentSeen{place: s.place, seg: current, round: s.rows[current].Round, files: s.files[current]}
+	for seg := range s.rows {
+		if !s.rows[seg].Empty {
+			seen.ends[seg] = endsSeen{s.rows[seg].Round, s.files[seg].episode}
+		}
+	}
+	return seen
+}
+
+// endsEmptied is when the oldest of the segments was opened whose ends of waits were
+// emptied since before, by others than the ring; false when there is none.
+func (s *session) endsEmptied(before segmentSeen) (openedAt snapshot.Micros, ok bool) {
+	now := s.seen()
+	if before.seg < 0 || before.place != now.place {
+		return 0, false
+	}
+	for seg, was := range before.ends {
+		is := now.ends[seg]
+		if was.file == 0 || is.file == 0 || is.round != was.round || is.file == was.file {
+			continue
+		}
+		if at := s.rows[seg].OpenedAt; !ok || at < openedAt {
+			openedAt, ok = at, true
+		}
+	}
+	return openedAt, ok
 }
 
 // isEmptied reports whether it has been given other files since.
 func (before segmentSeen) isEmptied(now segmentSeen) bool {
 	files := now.files
-	now.files = before.files
+	now.files, now.ends = before.files, before.ends
 	return before.seg >= 0 && before.files != (segmentFiles{}) && before == now && before.files != files
 }
 

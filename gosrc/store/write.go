@@ -277,19 +277,19 @@ func (s *session) look(ctx context.Context, c *config.Config) error {
 
 // meetOthers looks whether another node has gone on to the next segment since, or
 // somebody has emptied the current one by hand. Then open waits are needed again; and
-// where their ends have gone, nobody knows any more which of those in the tables had
-// ended.
+// where ends of waits have gone, of whatever segment, nobody knows any more which of
+// those in the tables had ended.
 func (w *writer) meetOthers(before segmentSeen, s *session) {
 	now := s.seen()
 	if before.place == now.place && before.seg != now.seg {
 		w.rewriteOpen.Store(true)
 	}
-	if !before.isEmptied(now) {
-		return
+	if before.isEmptied(now) {
+		w.rewriteOpen.Store(true)
 	}
-	w.rewriteOpen.Store(true)
-	if before.files.episode != now.files.episode && w.lastComplete > 0 {
-		w.lose(s.rows[now.seg].OpenedAt, w.lastComplete)
+	if openedAt, ok := s.endsEmptied(before); ok && w.lastComplete > 0 {
+		w.rewriteOpen.Store(true)
+		w.lose(openedAt, w.lastComplete)
 	}
 }
 
