@@ -136,6 +136,7 @@ func TestSoakLog(t *testing.T) {
 		{"a session was ended", "client backend {scene 1} FATAL:  terminating connection due to administrator command", false},
 		{"it starts", "client backend {} FATAL:  the database system is starting up", false},
 		{"ended while it logs in", "client backend {[unknown]} FATAL:  canceling authentication due to timeout", false},
+		{"its client ended in the middle of a message", "client backend {pg_lock_history writer} FATAL:  terminating connection because protocol synchronization was lost", false},
 		{"another end", "client backend {x} FATAL:  out of memory", true},
 		{"panic", "checkpointer {} PANIC:  could not write", true},
 		{"an error of a client", "client backend {x} ERROR:  deadlock detected", false},

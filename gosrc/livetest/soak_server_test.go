@@ -212,6 +212,7 @@ var (
 	mayBeFatal = regexp.MustCompile(`^(terminating (connection|background worker ".*"|autovacuum process|parallel worker) due to administrator command( at character \d+)?` +
 		`|terminating connection due to (transaction|idle-in-transaction) timeout` +
 		`|canceling authentication due to timeout` + // what the server says to one that is ended while it logs in
+		`|terminating connection because protocol synchronization was lost` + // its client ended in the middle of a message
 		`|the database system is (starting up|shutting down|in recovery mode|not yet accepting connections)` +
 		`|could not open file "pg_tblspc/.*": (No space left on device|Read-only file system|Input/output error|Permission denied)` +
 		`|connection to client lost)$`)
