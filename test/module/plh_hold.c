@@ -73,16 +73,21 @@ count_waiters(void)
 
 /*
  * Tells by an empty file that it is held, and keeps it for so long after that so many
- * wait at once, whenever the machine lets them come; not more than a minute.
+ * wait at once, whenever the machine lets them come; not more than a minute.  Others
+ * wait for other locks now and then, but not in so many looks one after the other.
  */
 static void
 stay(text *mark, double seconds, int waiters)
 {
 	int			tries;
+	int			looks = 0;
 
 	close(open(text_to_cstring(mark), O_CREAT | O_WRONLY, 0600));
-	for (tries = 0; count_waiters() < waiters && tries < 60000; tries++)
+	for (tries = 0; looks < 50 && tries < 60000; tries++)
+	{
+		looks = count_waiters() >= waiters ? looks + 1 : 0;
 		pg_usleep(1000);
+	}
 	pg_usleep((long) (seconds * 1000000));
 }
 

@@ -90,7 +90,9 @@ for my $case (
 		$row->[1] = $node->safe_psql($db, "SELECT '$row->[1]'::oid::regclass") if $row->[1] ne '';
 		$row->[8] = $row->[8] eq '-' ? '-' : $row->[8] > 0.8 ? 1 : $row->[8] < 0.2 ? 0 : $row->[8];
 	}
-	is(join("\n", map { join '|', @$_ } @rows), $want, $name);
+	is(join("\n", map { join '|', @$_ } @rows), $want, $name)
+	  or diag(LockHistory::history($node, qq{SELECT p::text FROM lock_history.hot_pages AS p WHERE at >= timestamptz '$since' - interval '2 s'}),
+		"\n", $node->safe_psql('postgres', qq{SELECT l::text FROM lock_history.load AS l WHERE at >= timestamptz '$since' - interval '2 s'}));
 }
 is(LockHistory::history($node, 'SELECT count(*) FROM lock_history.waits'), '0', 'no heavyweight wait was made of it');
 
