@@ -25,6 +25,8 @@ func TestJudgeSoak(t *testing.T) {
 	failed := func(f failure) attempt { a := asked; a.failure = f; return a }
 	lost := asked
 	lost.lost = true
+	going := asked
+	going.done = time.Time{}
 	kept := func(id int64, start, ms int, outcome string) keptWait {
 		return keptWait{told{id: id, pid: 1, leader: 1, start: at(start), end: end(ms), locktype: "advisory", mode: "ExclusiveLock", outcome: outcome}, begin}
 	}
@@ -63,6 +65,7 @@ func TestJudgeSoak(t *testing.T) {
 		{"a tuple, for which the one ahead may have failed", soakEvidence{seen: []seenWait{tuple}, attempts: []attempt{failed(lockTimeout)}, kept: []keptWait{{told{id: 1, pid: 1, start: at(100), end: end(1000), locktype: "tuple", mode: "ExclusiveLock", outcome: "granted"}, begin}}}, "", "found"},
 		{"given back by all, as the server stops", soakEvidence{attempts: []attempt{failed(ended)}, releases: []release{{everyScene, at(980), at(2002)}}, kept: []keptWait{kept(1, 100, 1000, "granted")}}, "", "found"},
 		{"the server stopped, as its client was told", soakEvidence{attempts: []attempt{failed(ended)}, kept: []keptWait{kept(1, 100, 1000, "server_stop")}}, "", "found"},
+		{"the client has not been told yet", soakEvidence{attempts: []attempt{going}, kept: []keptWait{kept(1, 100, 1000, "statement_timeout")}}, "", "found"},
 		{"the client was told nothing", soakEvidence{attempts: []attempt{lost}, kept: []keptWait{kept(1, 100, 1000, "server_stop")}}, "", "found"},
 		{"not known, without a reason", soakEvidence{kept: []keptWait{kept(1, 100, 500, "unknown")}}, "nothing says why its end is not known", "found"},
 		{"not known, in a gap", soakEvidence{kept: []keptWait{kept(1, 100, 500, "unknown")}, gaps: []toldGap{gap("stopped", 500, 1600)}}, "", "found"},

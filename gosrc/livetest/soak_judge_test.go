@@ -271,7 +271,7 @@ func (e *soakEvidence) judgeEnd(w *seenWait, a *attempt, k *keptWait, differ fun
 
 // allowed is how a wait may have ended; nil for anything.
 func (e *soakEvidence) allowed(a *attempt, w *seenWait, isLast bool) []string {
-	if a.lost {
+	if a.lost || isLast && a.done.IsZero() { // its client has not heard of the end yet
 		return nil
 	}
 	outcome := a.failure.outcome()
