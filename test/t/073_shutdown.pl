@@ -105,7 +105,8 @@ sub stop
 	kill { fast => 'INT', smart => 'TERM', immediate => 'QUIT' }->{$mode}, $node->{_pid} or die "$mode: $!";
 	if ($mode eq 'smart')
 	{
-		LockHistory::until_true(sub { slurp_file($pidfile) =~ /^stopping/m }, 'the server is stopping');
+		# Without anybody to wait for it is gone at once.
+		LockHistory::until_true(sub { (eval { slurp_file($pidfile) } // 'stopping') =~ /^stopping/m }, 'the server is stopping');
 		$leave->();
 		$began = time;
 	}

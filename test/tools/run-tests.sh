@@ -163,7 +163,9 @@ run_tap() {
 	# With PROVE_FLAGS -v the line of a script stands by itself: ask the end.
 	for script in $(cd "$THROWAWAY" && ls $tests 2>/dev/null); do
 		name=${script##*/}
-		if grep -q -E "^${script} .*\(Wstat|^  *Failed test.*${name} |${name}.*(Dubious|No subtests run|Failed)" "$out"; then
+		if grep -q -E "^${script} .*\(Wstat|^  *Failed test.*${name} |${name}.*(Dubious|No subtests run|Failed)" "$out" ||
+			# A script that bails out ends all that come after it, and prove calls what it was at "ok".
+			{ grep -q '^Bailout called' "$out" && ! grep -q -E "${script} .* ok +[0-9]+ ms" "$out"; }; then
 			bad=$((bad + 1))
 			for log in "$THROWAWAY/tap/tmp_check/log/"{regress_log_"${name%.pl}","${name%.pl}"*.log}; do
 				[ ! -e "$log" ] || { headline "end of ${log##*/}"; grep -v 'LOG:  statement: ' "$log" | tail -40; }
