@@ -53,19 +53,26 @@ mode_of(text *word)
 	return strcmp(text_to_cstring(word), "shared") == 0 ? LW_SHARED : LW_EXCLUSIVE;
 }
 
-/* How many other processes wait for an LWLock, or for a page. */
+/* The event of those who wait for the content of a page, up to 18; from 19 on it is of the class below. */
+#if PG_VERSION_NUM < 190000
+#define CONTENT_TRANCHE LWTRANCHE_BUFFER_CONTENT
+#else
+#define CONTENT_TRANCHE 0
+#endif
+
+/* How many other processes wait for an LWLock of this tranche, or for a page. */
 static int
-count_waiters(void)
+count_waiters(uint16 tranche)
 {
 	int			n = 0;
 	uint32		i;
 
 	for (i = 0; i < ProcGlobal->allProcCount; i++)
 	{
-		uint32		class = ProcGlobal->allProcs[i].wait_event_info & 0xFF000000;
+		uint32		event = ProcGlobal->allProcs[i].wait_event_info;
 
 		/* 4: BufferPin, or Buffer. */
-		if (class == PG_WAIT_LWLOCK || class == 0x04000000)
+		if (event == (PG_WAIT_LWLOCK | tranche) || (event & 0xFF000000) == 0x04000000)
 			n++;
 	}
 	return n;
@@ -74,10 +81,10 @@ count_waiters(void)
 /*
  * Tells by an empty file that it is held, and keeps it for so long after that so many
  * wait at once, whenever the machine lets them come; not more than a minute.  Others
- * wait for other locks now and then, but not in so many looks one after the other.
+ * wait for a lock of the same name now and then, but not in so many looks one after the other.
  */
 static void
-stay(text *mark, double seconds, int waiters)
+stay(text *mark, double seconds, int waiters, uint16 tranche)
 {
 	int			tries;
 	int			looks = 0;
@@ -85,7 +92,7 @@ stay(text *mark, double seconds, int waiters)
 	close(open(text_to_cstring(mark), O_CREAT | O_WRONLY, 0600));
 	for (tries = 0; looks < 50 && tries < 60000; tries++)
 	{
-		looks = count_waiters() >= waiters ? looks + 1 : 0;
+		looks = count_waiters(tranche) >= waiters ? looks + 1 : 0;
 		pg_usleep(1000);
 	}
 	pg_usleep((long) (seconds * 1000000));
@@ -139,7 +146,7 @@ hold_lwlock(PG_FUNCTION_ARGS)
 	for (i = 0; i < n; i++)
 		if (number < 0 || i == number)
 			LWLockAcquire(&locks[i].lock, mode);
-	stay(PG_GETARG_TEXT_PP(4), PG_GETARG_FLOAT8(3), PG_GETARG_INT32(5));
+	stay(PG_GETARG_TEXT_PP(4), PG_GETARG_FLOAT8(3), PG_GETARG_INT32(5), locks[0].lock.tranche);
 	for (i = n - 1; i >= 0; i--)
 		if (number < 0 || i == number)
 			LWLockRelease(&locks[i].lock);
@@ -156,7 +163,7 @@ hold_fast_path(PG_FUNCTION_ARGS)
 	if (proc == NULL)
 		elog(ERROR, "no such process");
 	LWLockAcquire(&proc->fpInfoLock, LW_EXCLUSIVE);
-	stay(PG_GETARG_TEXT_PP(2), PG_GETARG_FLOAT8(1), PG_GETARG_INT32(3));
+	stay(PG_GETARG_TEXT_PP(2), PG_GETARG_FLOAT8(1), PG_GETARG_INT32(3), proc->fpInfoLock.tranche);
 	LWLockRelease(&proc->fpInfoLock);
 	PG_RETURN_VOID();
 }
@@ -170,7 +177,7 @@ hold_page(PG_FUNCTION_ARGS)
 	Buffer		buffer = ReadBuffer(relation, (BlockNumber) PG_GETARG_INT32(1));
 
 	LockBuffer(buffer, mode_of(PG_GETARG_TEXT_PP(2)) == LW_SHARED ? BUFFER_LOCK_SHARE : BUFFER_LOCK_EXCLUSIVE);
-	stay(PG_GETARG_TEXT_PP(4), PG_GETARG_FLOAT8(3), PG_GETARG_INT32(5));
+	stay(PG_GETARG_TEXT_PP(4), PG_GETARG_FLOAT8(3), PG_GETARG_INT32(5), CONTENT_TRANCHE);
 	UnlockReleaseBuffer(buffer);
 	relation_close(relation, AccessShareLock);
 	PG_RETURN_VOID();
@@ -184,7 +191,7 @@ pin_page(PG_FUNCTION_ARGS)
 	Relation	relation = relation_open(PG_GETARG_OID(0), AccessShareLock);
 	Buffer		buffer = ReadBuffer(relation, (BlockNumber) PG_GETARG_INT32(1));
 
-	stay(PG_GETARG_TEXT_PP(3), PG_GETARG_FLOAT8(2), PG_GETARG_INT32(4));
+	stay(PG_GETARG_TEXT_PP(3), PG_GETARG_FLOAT8(2), PG_GETARG_INT32(4), CONTENT_TRANCHE);
 	ReleaseBuffer(buffer);
 	relation_close(relation, AccessShareLock);
 	PG_RETURN_VOID();

@@ -69,28 +69,36 @@ for my $case (
 		'postgres|hb|public.hb|table|main|0|pin|1|-|-' ])
 {
 	my ($name, $db, $call, $others, $want) = @$case;
-	my $since = $last // next_second();
-	my $mark = PostgreSQL::Test::Utils::tempdir_short() . '/m' . ++$marks;
-	my $s = $db{$db};
-	my $waiters = (split /\|/, $want)[7];
-	$s->{d}->send("SELECT $call, $held, '$mark', $waiters)");
-	LockHistory::until_true(sub { -e $mark }, "$call holds it");
-	$s->{$_}->send($others->{$_}) for sort keys %$others;
-	$s->{$_}->answer for 'd', sort keys %$others;
-	$last = next_second();
-	# OIDs as names, by whoever can
-	my @rows = map { [ split /\|/, $_, -1 ] } split /\n/, LockHistory::history($node, qq{
-		SELECT coalesce(datname, '-'), relation, object, kind, fork, block, mode, max(waiters_max),
-		       coalesce(round(sum(held_exclusive * wait_ms)::numeric / sum(wait_ms)::numeric, 1)::text, '-'),
-		       coalesce(round(sum(shared_holders_avg * wait_ms)::numeric / sum(wait_ms)::numeric)::text, '-')
-		FROM lock_history.hot_pages WHERE at >= '$since' AND at < '$last'
-		GROUP BY datname, relation, object, kind, fork, block, mode HAVING sum(wait_ms) BETWEEN 250 AND 3 * 1000 * ($held + 1)});
-	for my $row (@rows)
+	# A busy machine lets the sampler miss a part of it.
+	my ($since, $got);
+	for my $try (1 .. 3)
 	{
-		$row->[1] = $node->safe_psql($db, "SELECT '$row->[1]'::oid::regclass") if $row->[1] ne '';
-		$row->[8] = $row->[8] eq '-' ? '-' : $row->[8] > 0.8 ? 1 : $row->[8] < 0.2 ? 0 : $row->[8];
+		$since = $last // next_second();
+		my $mark = PostgreSQL::Test::Utils::tempdir_short() . '/m' . ++$marks;
+		my $s = $db{$db};
+		my $waiters = (split /\|/, $want)[7];
+		$s->{d}->send("SELECT $call, $held, '$mark', $waiters)");
+		LockHistory::until_true(sub { -e $mark }, "$call holds it");
+		$s->{$_}->send($others->{$_}) for sort keys %$others;
+		$s->{$_}->answer for 'd', sort keys %$others;
+		$last = next_second();
+		# OIDs as names, by whoever can
+		my @rows = map { [ split /\|/, $_, -1 ] } split /\n/, LockHistory::history($node, qq{
+			SELECT coalesce(datname, '-'), relation, object, kind, fork, block, mode, max(waiters_max),
+			       coalesce(round(sum(held_exclusive * wait_ms)::numeric / sum(wait_ms)::numeric, 1)::text, '-'),
+			       coalesce(round(sum(shared_holders_avg * wait_ms)::numeric / sum(wait_ms)::numeric)::text, '-')
+			FROM lock_history.hot_pages WHERE at >= '$since' AND at < '$last'
+			GROUP BY datname, relation, object, kind, fork, block, mode HAVING sum(wait_ms) BETWEEN 250 AND 3 * 1000 * ($held + 1)});
+		for my $row (@rows)
+		{
+			$row->[1] = $node->safe_psql($db, "SELECT '$row->[1]'::oid::regclass") if $row->[1] ne '';
+			$row->[8] = $row->[8] eq '-' ? '-' : $row->[8] > 0.8 ? 1 : $row->[8] < 0.2 ? 0 : $row->[8];
+		}
+		$got = join("\n", map { join '|', @$_ } @rows);
+		last if $got eq $want;
+		note "$name, try $try: $got";
 	}
-	is(join("\n", map { join '|', @$_ } @rows), $want, $name)
+	is($got, $want, $name)
 	  or diag(LockHistory::history($node, qq{SELECT p::text FROM lock_history.hot_pages AS p WHERE at >= timestamptz '$since' - interval '2 s'}),
 		"\n", $node->safe_psql('postgres', qq{SELECT l::text FROM lock_history.load AS l WHERE at >= timestamptz '$since' - interval '2 s'}));
 }
